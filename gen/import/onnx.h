@@ -251,6 +251,7 @@ struct ox {
     int64_t scanned;      // nodes looked at for being needed
     ox_named lookups;     // nodes that may read at negative positions
     ox_named sums;        // nodes whose sums of products of integers may be rounded
+    ox_named picked;      // nodes of which all branches, or rounds, are computed
     ox_named unrounded;   // nodes that round operands which are not rounded here
     // Converts the nodes that `wanted` needs and frees it: ox_walk.
     void (*walk)(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);

@@ -95,9 +95,42 @@ static ox_value *condition(ox *o, ox_node *n, ox_value *v) {
     return v->rank ? ox_with_list(o, n, "Reshape", ".is", v, "shape", (ox_list){0, NULL, NULL}) : v;
 }
 
+// Whether two values are known, and the same.
+static bool are_same(ox *o, ox_value *a, ox_value *b) {
+    const ox_const *x = a->sequence ? NULL : ox_known(o, a);
+    const ox_const *y = b->sequence ? NULL : ox_known(o, b);
+    bool same = x && y && x->dtype == y->dtype && x->rank == y->rank && !x->sym && !y->sym &&
+                x->splat == y->splat && !x->bits && !y->bits;
+    for (int i = 0; same && i < x->rank; i++) {
+        same = x->dims[i] == y->dims[i];
+    }
+    return same &&
+           !memcmp(x->data, y->data, (size_t)(x->splat ? 1 : x->count) * cli_dtype_size(x->dtype));
+}
+
+// A single truth that a value is known to have everywhere: 0, 1; -1: none.
+static int truth_of(ox *o, ox_value *v) {
+    const ox_const *c = ox_known(o, v);
+    return c && (c->splat || c->count == 1) ? ox_geti(c, 0) != 0 : -1;
+}
+
+// One of two values of type bool.
+static ox_value *pick_truth(ox *o, ox_node *n, ox_value *is, ox_value *a, ox_value *b) {
+    int then = truth_of(o, a), otherwise = truth_of(o, b);
+    ox_value *no = then == 1 || otherwise == 0 ? NULL : ox_unary(o, n, "Not", ".no", is);
+    if (then >= 0) {
+        return ox_truth(o, n, then ? "Or" : "And", ".picked", then ? is : no, b);
+    }
+    if (otherwise >= 0) {
+        return ox_truth(o, n, otherwise ? "Or" : "And", ".picked", otherwise ? no : is, a);
+    }
+    a = ox_truth(o, n, "And", ".then", is, a);
+    return ox_truth(o, n, "Or", ".picked", a, ox_truth(o, n, "And", ".else", no, b));
+}
+
 // One of two values by a scalar.
 static ox_value *pick(ox *o, ox_node *n, ox_value *is, ox_value *a, ox_value *b) {
-    if (a == b) {
+    if (a == b || are_same(o, a, b)) {
         return a;
     }
     if (a->sequence || b->sequence) {
@@ -118,7 +151,7 @@ static ox_value *pick(ox *o, ox_node *n, ox_value *is, ox_value *a, ox_value *b)
                        "of two shapes or types",
                        n->op);
     }
-    return ox_where(o, n, ".picked", is, a, b);
+    return a->dtype == CLI_BOOL ? pick_truth(o, n, is, a, b) : ox_where(o, n, ".picked", is, a, b);
 }
 
 static ox_value *integer(ox *o, ox_node *n, cli_dtype dtype, int64_t value) {
@@ -141,6 +174,7 @@ static void convert_both(ox *o, ox_node *n, ox_value *is) {
     const Onnx__GraphProto *g[2];
     ox_scope *s[2];
     is = condition(o, n, is);
+    ox_name_node(o, n, &o->picked);
     for (int k = 0; k < 2; k++) {
         g[k] = take_branch(o, n, names[k]);
         s[k] = enter(o, n, g[k], ox_format(o, "%s.%s", ox_base(o, n), k ? "else" : "then"));
@@ -183,7 +217,8 @@ typedef struct {
     const Onnx__GraphProto *g;
     int states, stacked;    // outputs that are carried on, and outputs of all rounds as one
     int count;              // rounds so far
-    ox_value **state;       // by number
+    ox_value **state;       // by number, of rounds that all count
+    ox_value **kept;        // what stays of them where the last ones do not
     ox_value ***outs;       // by round, by number of what is stacked
     const int64_t *axes;    // of what is stacked; NULL: 0
     const int64_t *turned;  // whether the last round comes first; NULL: no
@@ -198,6 +233,7 @@ static void begin(ox *o, ox_node *n, rounds *r, int64_t states, int64_t stacked)
     r->states = (int)states;
     r->stacked = (int)stacked;
     r->state = ox_alloc(o, (size_t)(states + 1) * sizeof *r->state);
+    r->kept = ox_alloc(o, (size_t)(states + 1) * sizeof *r->kept);
     r->outs = ox_alloc(o, MAX_ROUNDS * sizeof *r->outs);
 }
 
@@ -205,8 +241,8 @@ static void begin(ox *o, ox_node *n, rounds *r, int64_t states, int64_t stacked)
 static void take_round(ox *o, ox_node *n, rounds *r, ox_scope *s, size_t first) {
     ox_value **outs = ox_alloc(o, (size_t)(r->stacked + 1) * sizeof *outs);
     for (int i = 0; i < r->states; i++) {
-        ox_value *v = result(o, n, s, r->g, first + (size_t)i);
-        r->state[i] = r->going ? pick(o, n, r->going, v, r->state[i]) : v;
+        r->state[i] = result(o, n, s, r->g, first + (size_t)i);
+        r->kept[i] = r->going ? pick(o, n, r->going, r->state[i], r->kept[i]) : r->state[i];
     }
     for (int k = 0; k < r->stacked; k++) {
         outs[k] = result(o, n, s, r->g, first + (size_t)(r->states + k));
@@ -239,7 +275,7 @@ static void bind_stacked(ox *o, ox_node *n, const rounds *r, int k) {
 
 static void bind_rounds(ox *o, ox_node *n, const rounds *r) {
     for (int i = 0; i < r->states && i < n->n_out; i++) {
-        ox_bind(o, n, i, r->state[i]);
+        ox_bind(o, n, i, r->kept[i]);
     }
     for (int k = 0; k < r->stacked; k++) {
         bind_stacked(o, n, r, k);
@@ -252,17 +288,18 @@ static void refuse_rounds(ox *o, ox_node *n, int64_t count) {
 }
 
 // Whether there is another round; one that is computed at run time counts as long as all before do.
-static bool goes_on(ox *o, ox_node *n, rounds *r, ox_value *v, int64_t count) {
+static bool goes_on(ox *o, ox_node *n, rounds *r, ox_value *v) {
     const ox_const *c = ox_known(o, v);
     if (c) {
         return number_of(o, n, c, "condition") != 0;
     }
-    if (count > MAX_ROUNDS || r->stacked) {
+    if (r->stacked || r->count == MAX_ROUNDS) {
         ox_unsupported(o, n, "operator '%s' with a condition computed at run time and %s", n->op,
                        r->stacked ? "an output of as many rows as rounds"
                                   : "no number of rounds that could be written out");
     }
     v = condition(o, n, v);
+    ox_name_node(o, n, &o->picked);
     r->going = r->going ? ox_binary(o, n, "And", ".going", r->going, v) : v;
     return true;
 }
@@ -287,12 +324,12 @@ static void convert_loop(ox *o, ox_node *n) {
     ox_value *first = ox_opt(o, n, 1);
     int64_t count = most_rounds(o, n);
     begin(o, n, &r, n->n_in - 2, (int64_t)r.g->n_output - 1 - (n->n_in - 2));
-    bool on = !first || goes_on(o, n, &r, first, count);
+    bool on = !first || goes_on(o, n, &r, first);
     if (r.g->n_input != (size_t)r.states + 2) {
         ox_die(o, n, "operator 'Loop' whose graph has not %d inputs", r.states + 2);
     }
     for (int i = 0; i < r.states; i++) {
-        r.state[i] = begun(o, n, i + 2);
+        r.kept[i] = r.state[i] = begun(o, n, i + 2);
     }
     while (on && r.count < count) {
         if (r.count == MAX_ROUNDS) {
@@ -306,7 +343,7 @@ static void convert_loop(ox *o, ox_node *n) {
         }
         run(o, s, r.g);
         take_round(o, n, &r, s, 1);
-        on = goes_on(o, n, &r, result(o, n, s, r.g, 0), count);
+        on = r.count == count || goes_on(o, n, &r, result(o, n, s, r.g, 0));
     }
     bind_rounds(o, n, &r);
 }
@@ -343,7 +380,7 @@ static void convert_scan(ox *o, ox_node *n) {
     for (int i = 0; i < n->n_in; i++) {
         ox_value *v = ox_in(o, n, i);
         if (i < r.states) {
-            r.state[i] = v;
+            r.kept[i] = r.state[i] = v;
             continue;
         }
         int k = i - r.states;

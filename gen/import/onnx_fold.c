@@ -326,6 +326,32 @@ static bool fold_scalar(ox *o, ox_node *n, ox_scalar op) {
     return ox_fold_to(o, n, r);
 }
 
+// And or Or of which one side, a single value, decides: it is known then, or it is the other.
+static bool fold_decided(ox *o, ox_node *n, ox_scalar op) {
+    for (int k = 0; k < 2 && n->n_in == 2; k++) {
+        ox_value *other = ox_in(o, n, 1 - k);
+        const ox_const *c = ox_known(o, ox_in(o, n, k));
+        if (!c || c->count != 1 || c->dtype != CLI_BOOL || ox_known(o, other)) {
+            continue;
+        }
+        ox_need_sym(o, n, other);
+        if (c->rank > other->rank) {
+            return false;
+        }
+        if ((ox_geti(c, 0) != 0) != (op == OX_OR)) {
+            ox_bind(o, n, 0, other);
+            return true;
+        }
+        for (int a = 0; a < other->rank; a++) {
+            if (other->sym[a] || other->bent) {
+                return false;
+            }
+        }
+        return ox_fold_to(o, n, ox_splat(o, CLI_BOOL, other->rank, other->dims, c->data));
+    }
+    return false;
+}
+
 static bool fold_clip(ox *o, ox_node *n) {
     const ox_const *x = ox_known_in(o, n, 0), *bound[2];
     if (n->opset < 11 || !ox_fold_fits(o, x->rank, x->dims)) {
@@ -583,7 +609,7 @@ bool ox_fold(ox *o, ox_node *n) {
     }
     for (int k = 0; k < n->n_in && !asks_shape; k++) {
         if (n->in[k] && !ox_known(o, n->in[k])) {
-            return false;
+            return (f->by == OX_AND || f->by == OX_OR) && fold_decided(o, n, f->by);
         }
     }
     return f->fold ? f->fold(o, n) : f->compute(o, n, f->by);

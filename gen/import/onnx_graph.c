@@ -330,6 +330,8 @@ static void convert(ox *o) {
     import_graph(o, g);
     note_nodes(o, &o->lookups,
                "what is read at a negative position is 0, where ONNX counts from the end");
+    note_nodes(o, &o->picked,
+               "what a condition computed at run time leaves out is computed, too, and not taken");
     note_nodes(o, &o->unrounded,
                "inputs and state are multiplied as they are, where onnxruntime rounds them to 8 "
                "bits");

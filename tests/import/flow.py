@@ -2,7 +2,7 @@
 import numpy as np
 from onnx import TensorProto, helper
 
-from cases import F, I64, Case, case, const, ints, model, node, value, weight
+from cases import F, I64, Case, case, const, each, ints, model, node, value, weight
 
 BOOL = TensorProto.BOOL
 
@@ -203,6 +203,63 @@ def loop_until_a_value_without_a_count():
     return Case(loop(until_a_value(), rounds=np.iinfo(np.int64).max, outs="y", inits=inits), code=4,
                 text="operator 'Loop' with a condition computed at run time and no number of "
                      "rounds that could be written out")
+
+
+def loop_of_a_counter(how, x, last=3):
+    """As torch scripts `while x.sum() < 6 and i < 3`: no count, and a counter that is known as
+    long as rounds count. `and` is an And, or an If that has another False in a branch, as breaks
+    do."""
+    less = node("Less", "at_out last", "few")
+    nodes = [node("Exp", "s", "e"), node("Mul", "e third", "s_out"),
+             node("Add", "at one", "at_out"), node("ReduceSum", "s_out", "all", keepdims=0),
+             node("Less", "all k", "small")]
+    scalar = ("r", BOOL, [])
+    no = graph([node("Identity", "no", "r")], outputs=[scalar])
+    if how == "and":
+        nodes += [less, node("And", "small few", "on_out")]
+    elif how == "if":
+        nodes += [node("If", "small", "on_out", then_branch=graph(
+            [node("Less", "at_out last", "r")], outputs=[scalar]), else_branch=no)]
+    else:
+        nodes += [node("Greater", "all k", "large"), less, node(
+            "If", "large", "go", then_branch=no,
+            else_branch=graph([node("Identity", "yes", "r")], outputs=[scalar])),
+            node("And", "few go", "on_out")]
+    g = helper.make_graph(nodes, "body", [helper.make_tensor_value_info(*i) for i in (
+        ("i", I64, []), ("on", BOOL, []), ("s", F, [2, 4]), ("at", I64, []))],
+        [helper.make_tensor_value_info(*v) for v in (
+            ("on_out", BOOL, []), ("s_out", F, None), ("at_out", I64, []))])
+    made = loop(g, rounds=np.iinfo(np.int64).max, outs="y last_at", states="x zero", inits=[
+        const("k", np.float32(6)), const("third", np.float32(0.3)), const("no", False),
+        const("yes", True), *(const(v, np.int64(k)) for v, k in (
+            ("zero", 0), ("one", 1), ("last", last)))])
+    made.graph.output[1].type.tensor_type.elem_type = I64
+    return Case(made, text="Where(", not_text="y.3/", inputs={"x": np.full((2, 4), x, np.float32)})
+
+
+for how in ("and", "if", "break"):
+    for x in (0, 1.5, 9):
+        each(f"loop_of_a_counter_{how}_{x}", lambda h=how, v=x: loop_of_a_counter(h, v))
+
+
+@case
+def branches_are_both_computed():
+    made = if_at_run_time()
+    made.said = ("note: what a condition computed at run time leaves out is computed, too, and not "
+                 'taken: node of output "a"')
+    return made
+
+
+@case
+def and_or_that_are_decided():
+    """One side is known: so is what comes of it, or it is the other side."""
+    nodes = [node("Less", "x half", "l"), node("And", "l no", "a"), node("Or", "yes l", "b"),
+             node("And", "yes l", "c"), node("Or", "l no", "d"), node("Where", "a x half", "p"),
+             node("Where", "b x half", "q"), node("Where", "c x half", "r"),
+             node("Where", "d half x", "s"), node("Sum", "p q r s", "y")]
+    return Case(model(nodes, {"x": [2, 3]}, "y", [const("half", np.float32([0.5])),
+                                                  const("no", False), const("yes", [True])]),
+                not_text=["And(", "Or("])
 
 
 @case
