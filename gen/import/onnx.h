@@ -209,6 +209,12 @@ typedef struct {
     bool used;
 } ox_given;
 
+// A block of the text: its name, which is a number behind `kind` where that has several, and what
+// stands behind the name.
+typedef struct {
+    const char *kind, *name, *text;
+} ox_routine;
+
 // Nodes that a note names: the first ones, and how many there are.
 typedef struct {
     const char *first[3];
@@ -232,27 +238,28 @@ struct ox {
     ox_function *functions;  // arr
     ox_block *blocks;
     ox_scope *main;
-    ox_scope **scopes;    // arr; the functions' and the main one
-    const ox_node *node;  // being converted, for messages
-    ox_index *taken;      // sh; every name in the text
-    ox_index *wanted;     // sh; graph outputs
-    ox_binding *shown;    // sh; those that are other values than what nodes read by their names
-    ox_index *counted;    // sh; names handed out with a number, and how many
-    ox_dim *dims;         // arr
-    ox_value **inputs;    // arr
-    ox_value **outputs;   // arr
-    ox_value **values;    // arr; all, in the order made
-    ox_stmt **stmts;      // arr
-    ox_mapping *maps;     // arr
-    char *attrs;          // arr; attributes of the statement being made
-    ox_value **args;      // arr
-    int64_t folded;       // elements made by folding so far
-    int64_t steps;        // nodes visited so far, functions unrolled
-    int64_t scanned;      // nodes looked at for being needed
-    ox_named lookups;     // nodes that may read at negative positions
-    ox_named sums;        // nodes whose sums of products of integers may be rounded
-    ox_named picked;      // nodes of which all branches, or rounds, are computed
-    ox_named unrounded;   // nodes that round operands which are not rounded here
+    ox_scope **scopes;     // arr; the functions' and the main one
+    const ox_node *node;   // being converted, for messages
+    ox_index *taken;       // sh; every name in the text
+    ox_index *wanted;      // sh; graph outputs
+    ox_binding *shown;     // sh; those that are other values than what nodes read by their names
+    ox_index *counted;     // sh; names handed out with a number, and how many
+    ox_dim *dims;          // arr
+    ox_value **inputs;     // arr
+    ox_value **outputs;    // arr
+    ox_value **values;     // arr; all, in the order made
+    ox_stmt **stmts;       // arr
+    ox_routine *routines;  // arr
+    ox_mapping *maps;      // arr
+    char *attrs;           // arr; attributes of the statement being made
+    ox_value **args;       // arr
+    int64_t folded;        // elements made by folding so far
+    int64_t steps;         // nodes visited so far, functions unrolled
+    int64_t scanned;       // nodes looked at for being needed
+    ox_named lookups;      // nodes that may read at negative positions
+    ox_named sums;         // nodes whose sums of products of integers may be rounded
+    ox_named picked;       // nodes of which all branches, or rounds, are computed
+    ox_named unrounded;    // nodes that round operands which are not rounded here
     // Converts the nodes that `wanted` needs and frees it: ox_walk.
     void (*walk)(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
     // messages
@@ -374,6 +381,7 @@ char *ox_lay_out(char *marked);  // breaks lines; frees the arr and gives anothe
 bool ox_put_constant(ox *o, char **text, ox_value *v);
 
 // ---- onnx_print.c ----
+void ox_put_statement(char **text, const ox_stmt *s);
 char *ox_text(ox *o, ox_value *want, int probed, int64_t value);  // arr; the model so far
 
 // ---- onnx_value.c: values, statements, shapes ----
@@ -452,6 +460,27 @@ bool ox_is_zero(ox *o, ox_value *v);  // known to be 0 everywhere
 void ox_plain(ox *o, ox_node *n);  // by the operator of its name, every input an argument
 void ox_end_binary(ox *o, ox_node *n, const char *op, ox_value *a, ox_value *b);
 void ox_end_list(ox *o, ox_node *n, const char *op, ox_value *x, const char *attr, ox_list list);
+
+// ---- onnx_block.c: statements that come again and again ----
+typedef struct {
+    const char *name;     // of the block
+    ox_value **operands;  // of its first call
+    int count;
+} ox_call;
+
+// What an operand is to the block.
+typedef struct {
+    ox_value *value;
+    const char *name;
+} ox_role;
+
+// Has the statements from number `from` on, which make `results` for others, stand in a block that
+// is called. False leaves them as they are.
+bool ox_make_block(ox *o, ox_call *c, const char *name, ptrdiff_t from, const ox_role *roles,
+                   int n_roles, ox_value **results, int n);
+// Calls it again, with others instead of the first call's operands in these roles.
+void ox_call_block(ox *o, const ox_call *c, const ox_role *roles, ox_value *const *instead,
+                   int n_roles, ox_value **results, int n);
 
 // ---- onnx_fold.c ----
 bool ox_fold(ox *o, ox_node *n);  // true when the outputs are bound to known values

@@ -400,6 +400,7 @@ void ox_free(ox *o) {
     arrfree(o->outputs);
     arrfree(o->values);
     arrfree(o->stmts);
+    arrfree(o->routines);
     arrfree(o->maps);
     arrfree(o->attrs);
     arrfree(o->args);

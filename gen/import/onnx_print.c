@@ -63,7 +63,7 @@ static bool put_weights(ox *o, char **text, bool all) {
     return in_file;
 }
 
-static void put_statement(char **text, const ox_stmt *s) {
+void ox_put_statement(char **text, const ox_stmt *s) {
     for (ptrdiff_t i = 0; i < arrlen(s->outs); i++) {
         ox_put(text, "%s", i ? OX_COMMA : "");
         ox_put_name(text, s->outs[i]->name);
@@ -82,6 +82,20 @@ static void put_statement(char **text, const ox_stmt *s) {
         }
     }
     ox_put(text, "%s%s)\n", *s->attrs ? ";" OX_BREAK : "", s->attrs);
+}
+
+// Blocks that statements call.
+static void put_routines(ox *o, char **text, bool all) {
+    for (ptrdiff_t r = 0; r < arrlen(o->routines); r++) {
+        bool called = false;
+        for (ptrdiff_t i = 0; !called && i < arrlen(o->stmts); i++) {
+            const ox_stmt *s = o->stmts[i];
+            called = s->op == o->routines[r].name && (all ? s->live : s->needed);
+        }
+        if (called) {
+            ox_put(text, "block %s%s", o->routines[r].name, o->routines[r].text);
+        }
+    }
 }
 
 static void put_outputs(ox *o, char **text, ox_value *want) {
@@ -131,9 +145,10 @@ char *ox_text(ox *o, ox_value *want, int probed, int64_t value) {
     ox_put(&text, "%.*s", (int)arrlen(weights), arrlen(weights) ? weights : "");
     arrfree(weights);
     put_outputs(o, &text, want);
+    put_routines(o, &text, !want);
     for (ptrdiff_t i = 0; i < arrlen(o->stmts); i++) {
         if (want ? o->stmts[i]->needed : o->stmts[i]->live) {
-            put_statement(&text, o->stmts[i]);
+            ox_put_statement(&text, o->stmts[i]);
         }
     }
     return ox_lay_out(text);

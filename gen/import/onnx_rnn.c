@@ -8,6 +8,9 @@
 
 enum { MAX_GATES = 4, MAX_SEQUENCE = 1024 };
 
+// Operands of a step: those that are others in every step first.
+enum { STEP_X, STEP_H, STEP_C, STEP_R, STEP_R_NEW, ROLES, CHANGING = STEP_R };
+
 typedef struct {
     const char *op;
     double alpha, beta;
@@ -36,6 +39,8 @@ typedef struct {
     ox_value *bias_new;         // [H], of the product that a reset scales; NULL where it is 0
     ox_value *peep[3];          // [H]; NULL where there is none
     ox_value *h, *c;            // the state, [1,N,H]; NULL is 0
+    ox_call call;               // of a step that has a state in front, once there is a block for it
+    ox_role roles[ROLES];       // what changes from step to step, then weights
 } direction;
 
 static const char *label(const rnn *q, int d, int64_t t, const char *what) {
@@ -430,11 +435,41 @@ static ox_value *where_long(rnn *q, int d, int64_t t, const char *what, ox_value
     return ox_where(q->o, q->n, label(q, d, t, what), on, made, old);
 }
 
+// The first step that has a state in front becomes a block, those behind it call that: a sequence
+// is a line a step.
+static void call_step(rnn *q, int d, int64_t t, direction *s,
+                      void (*step)(rnn *q, int d, int64_t t, direction *s)) {
+    ox_value *h = s->h, *c = s->c, *results[2];
+    int n = q->gates == MAX_GATES ? 2 : 1;
+    ptrdiff_t from = arrlen(q->o->stmts);
+    if (s->call.name) {
+        ox_value *instead[CHANGING] = {s->x[t], h, c};
+        results[0] = s->h =
+            ox_new_value(q->o, ox_fresh(q->o, ox_base(q->o, q->n), label(q, d, t, "h")), h->dtype);
+        results[1] = s->c =
+            n > 1 ? ox_new_value(q->o, ox_fresh(q->o, ox_base(q->o, q->n), label(q, d, t, "c")),
+                                 c->dtype)
+                  : NULL;
+        ox_call_block(q->o, &s->call, s->roles, instead, CHANGING, results, n);
+        return;
+    }
+    step(q, d, t, s);
+    if (!h || (n > 1 && !c)) {
+        return;
+    }
+    ox_role roles[ROLES] = {{s->x[t], "x"}, {h, "h"}, {c, "c"}, {s->r, "r"}, {s->r_new, "r_new"}};
+    memcpy(s->roles, roles, sizeof roles);
+    results[0] = s->h;
+    results[1] = s->c;
+    const char *name = n > 1 ? "lstm_step" : q->gates == 3 ? "gru_step" : "rnn_step";
+    ox_make_block(q->o, &s->call, name, from, s->roles, ROLES, results, n);
+}
+
 // A step beyond the end of a sequence leaves its state; what the step gives is 0.
 static ox_value *take_step(rnn *q, int d, int64_t t, direction *s,
                            void (*step)(rnn *q, int d, int64_t t, direction *s)) {
     ox_value *h = s->h, *c = s->c;
-    step(q, d, t, s);
+    call_step(q, d, t, s, step);
     if (t < q->least) {
         return s->h;
     }

@@ -2,8 +2,8 @@
 
 It shares nothing with the importer: numbers that the importer made attributes become constant
 inputs again, so running both models on the same inputs compares the two directions of the
-conversion. Operators and the equations that come out of an import: a local response norm, sums of
-blocks that overlap, and constants.
+conversion. Operators, blocks of them, and the equations that come out of an import: a local
+response norm, sums of blocks that overlap, and constants.
 """
 import json
 import math
@@ -121,13 +121,48 @@ class Reader:
         return out
 
 
+BLOCK = re.compile(r"^block ([\w.]+)\(([^)]*)\) -> ([^{]*) \{\n((?:    .*\n)+)\}\n", re.M)
+
+
+def quote(name):
+    return json.dumps(name, ensure_ascii=False)
+
+
+def called(line, blocks):
+    """The lines of the block that a line calls, with its own names for the block's."""
+    t = tokens(line)
+    at = t.index("=") + 1 if "=" in t else 0
+    if not at or at >= len(t) or t[at] not in blocks:
+        return [line]
+    operands, results, body = blocks[t[at]]
+    made = [unquote(name) for name in t[:at - 1] if name != ","]
+    given = [unquote(name) for name in t[at + 2:-1] if name != ","]
+    assert len(made) == len(results) and len(given) == len(operands), line
+    names = dict(zip(operands + results, given + made))
+    out = []
+    for inner in body:
+        left, right = inner.split(" = ", 1)
+        for token in tokens(left):
+            if token != ",":
+                names.setdefault(unquote(token), f"{made[0]}.{unquote(token)}")
+        op, rest = right.split("(", 1)
+        args, _, attrs = rest.rstrip()[:-1].partition(";")
+        swap = lambda text: ", ".join(quote(names[unquote(v)]) for v in tokens(text) if v != ",")
+        out.append(f"{swap(left)} = {op}({swap(args)}{';' if attrs else ''}{attrs})")
+    return out
+
+
 class Model:
     """dims: other values than the text's own."""
 
     def __init__(self, text, dims=None):
         self.dims, self.inputs, self.weights, self.outputs, self.nodes = {}, [], [], [], []
         self.blob = None
-        lines = [s for s in text.replace("\n    ", " ").split("\n") if s.strip()]
+        blocks = {b[0]: (b[1].split(), b[2].split(), b[3].splitlines())
+                  for b in ([part.replace(",", " ") if i in (1, 2) else part
+                             for i, part in enumerate(found)] for found in BLOCK.findall(text))}
+        lines = [s for s in BLOCK.sub("", text).replace("\n    ", " ").split("\n") if s.strip()]
+        lines = [made for line in lines for made in called(line, blocks)]
         assert lines[0] == "ein 1" and lines[1].startswith("model ")
         for line in lines[2:]:
             assert not line[0].isspace()

@@ -46,6 +46,31 @@ for way, directions in WAYS.items():
 
 
 @case
+def steps_are_calls_of_a_block():
+    """Both directions of two layers are steps of one block; another size has its own."""
+    nodes = [node("LSTM", "x W R", "a", direction="bidirectional", hidden_size=4),
+             node("Squeeze", "a", "p"), node("ReduceSum", "a axis", "b", keepdims=0),
+             node("LSTM", "b V S", "c", hidden_size=4),
+             node("ReduceSum", "c axis", "d", keepdims=0),
+             node("LSTM", "d U Q", "y", hidden_size=5), node("GRU", "x G H", "z", hidden_size=3)]
+    return Case(model(nodes, {"x": [6, "h", 3]}, "y z", [
+        weight("W", 2, 16, 3), weight("R", 2, 16, 4), weight("V", 1, 16, 4), weight("S", 1, 16, 4),
+        weight("U", 1, 20, 4), weight("Q", 1, 20, 5), weight("G", 1, 9, 3), weight("H", 1, 9, 3),
+        ints("axis", 1)]), args=["--dim", "h=2"], dims={"h": 3},
+        text=["block lstm_step(h, r, x, c) -> h2, c2 {", "block lstm_step.2(", "block gru_step("],
+        not_text="lstm_step.3")
+
+
+@case
+def steps_with_constants_of_their_own():
+    """What activations, peepholes and clips take is the same in every step."""
+    return Case(net("LSTM", peep=True, clip=0.5, cell=True, state=True, outs="y h c", steps=7,
+                    lens=[7, 4], activations=["HardSigmoid", "Affine", "ScaledTanh"],
+                    activation_alpha=[0.3, 0.7, 0.9], activation_beta=[0.4, 0.1, 0.8]),
+                text=["block lstm_step(", "Where("])
+
+
+@case
 def lstm_peepholes_clip():
     return Case(net("LSTM", directions=2, direction="bidirectional", peep=True, clip=0.5,
                     cell=True, outs="y h c"))
@@ -66,7 +91,7 @@ def lstm_activations():
 @case
 def lstm_last_state_only():
     return Case(net("LSTM", bias=False, lens=[5, 5], outs="_ h"),
-                text=["MatMul(h.t3.h, h.R"])
+                text=["h.t4.h, h.t4.c = lstm_step(h.t3.h, h.R"])
 
 
 @case
