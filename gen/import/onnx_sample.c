@@ -2,6 +2,8 @@
 // (RoiAlign), filters with offsets (DeformConv).
 #include "onnx.h"
 
+#include <math.h>
+
 typedef enum { ZEROS, BORDER, REFLECTION } padding;  // what is read outside an image
 
 enum { MAX_TAPS = 4, MAX_AXES = 3 };
@@ -385,6 +387,103 @@ static void convert_roi_align(ox *o, ox_node *n) {
     ox_end_list(o, n, "Transpose", v, "perm", (ox_list){4, channels, NULL});
 }
 
+// The elements of an axis of which the largest is taken, for each result along it: from `low` on,
+// in front of `high`, which are whole numbers [R,1,P,1]; `is` [R,1,P,S] says which those are.
+typedef struct {
+    ox_value *is, *any;  // `any` [R,1,P,1]: whether there is one
+} cells;
+
+// Corners of regions are pixels and belong to them; halves are rounded away from 0. Cells overlap
+// where they are no whole number of pixels.
+static cells region_cells(sampler *s, ox_value *rois, double scale, int k, int64_t count,
+                          int64_t size) {
+    static const int64_t axes[2] = {2, 3};
+    ox *o = s->o;
+    ox_node *n = s->n;
+    ox_value *end[2], *at[2];
+    for (int e = 0; e < 2; e++) {
+        ox_value *v = ox_slice_of(o, n, ".corner", rois, 1, 1 + k + 2 * e, 2 + k + 2 * e);
+        v = ox_with_list(o, n, "Unsqueeze", ".corner", v, "axes", (ox_list){2, axes, NULL});
+        v = scaled(s, "Mul", ".scaled", v, scale);
+        ox_value *size_of = scaled(s, "Add", ".half", ox_unary(o, n, "Abs", ".size", v), 0.5);
+        end[e] = ox_binary(o, n, "Mul", ".pixel", ox_unary(o, n, "Sign", ".sign", v),
+                           ox_unary(o, n, "Floor", ".whole", size_of));
+    }
+    ox_value *length =
+        scaled(s, "Add", ".length", ox_binary(o, n, "Sub", ".length", end[1], end[0]), 1);
+    length = scaled(s, "Div", ".cell", scaled(s, "Max", ".length", length, 1), (double)count);
+    ox_value *places = ox_cast_to(o, n, ".cells", ox_places(o, n, 4, 2, count), rois->dtype);
+    for (int e = 0; e < 2; e++) {
+        ox_value *v = e ? scaled(s, "Add", ".next", places, 1) : places;
+        v = ox_unary(o, n, e ? "Ceil" : "Floor", ".whole",
+                     ox_binary(o, n, "Mul", ".from", v, length));
+        at[e] =
+            ox_clip_to(o, n, ".inside", ox_binary(o, n, "Add", ".at", v, end[0]), 0, (double)size);
+    }
+    ox_value *pixel = ox_cast_to(o, n, ".pixels", ox_places(o, n, 4, 3, size), rois->dtype);
+    ox_value *low = ox_truth(o, n, "GreaterOrEqual", ".low", pixel, at[0]);
+    cells c = {.any = ox_truth(o, n, "Less", ".any", at[0], at[1])};
+    c.is = ox_truth(o, n, "And", ".is", low, ox_truth(o, n, "Less", ".high", pixel, at[1]));
+    return c;
+}
+
+// v [R,C,..] with its last axis as one of cells in front of it.
+static ox_value *largest_of(sampler *s, ox_value *v, ox_value *is, int64_t axis) {
+    int64_t last = -1;
+    v = ox_with_int(s->o, s->n, "Unsqueeze", ".row", v, "axes", axis);
+    is = ox_with_int(s->o, s->n, "Unsqueeze", ".is", is, "axes", 2);
+    v = ox_where(s->o, s->n, ".taken", is, v, ox_number(s->o, s->n, ".none", v->dtype, -HUGE_VAL));
+    ox_begin(s->o);
+    ox_arg(s->o, v);
+    ox_set_list(s->o, "axes", (ox_list){1, &last, NULL});
+    ox_set_int(s->o, "keepdims", 0);
+    return ox_end(s->o, "ReduceMax", ox_fresh(s->o, ox_base(s->o, s->n), ".largest"), v->dtype);
+}
+
+// One axis after the other: the largest of a cell is the largest of its rows' largest.
+static void convert_max_roi_pool(ox *o, ox_node *n) {
+    static const int64_t turned[4] = {0, 1, 3, 2};
+    ox_value *x = ox_in(o, n, 0), *rois = ox_in(o, n, 1);
+    double scale = ox_float(o, n, "spatial_scale", 1);
+    sampler s = {.o = o, .n = n};
+    int64_t one = 1;
+    ox_list shape;
+    ox_need_sym(o, n, x);
+    ox_need_sym(o, n, rois);
+    if (!ox_ints(o, n, "pooled_shape", &shape) || shape.n != 2 || x->rank != 4 || rois->rank != 2 ||
+        rois->dims[1] != 5) {
+        ox_die(o, n, "MaxRoiPool with inputs whose shapes do not fit");
+    }
+    for (int k = 0; k < 2; k++) {
+        if (shape.v[k] < 1 || shape.v[k] > OX_FOLD_LIMIT || x->dims[2 + k] > OX_FOLD_LIMIT) {
+            ox_die(o, n, "MaxRoiPool to, or from, %lld pixels", (long long)shape.v[k]);
+        }
+    }
+    cells down = region_cells(&s, rois, scale, 1, shape.v[0], x->dims[2]);
+    cells across = region_cells(&s, rois, scale, 0, shape.v[1], x->dims[3]);
+    ox_value *batch = ox_slice_of(o, n, ".batch", rois, 1, 0, 1);
+    batch = ox_with_list(o, n, "Squeeze", ".batch", batch, "axes", (ox_list){1, &one, NULL});
+    batch = ox_cast_to(o, n, ".image", batch, CLI_I64);
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, batch);
+    ox_set_int(o, "axis", 0);
+    ox_value *v = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".images"), x->dtype);
+    v = largest_of(&s, v, across.is, 3);  // [R,C,H,PW]
+    v = ox_with_list(o, n, "Transpose", ".turned", v, "perm", (ox_list){4, turned, NULL});
+    v = largest_of(&s, v, down.is, 3);  // [R,C,PW,PH]
+    v = ox_with_list(o, n, "Transpose", ".cells", v, "perm", (ox_list){4, turned, NULL});
+    ox_value *any =
+        ox_with_list(o, n, "Transpose", ".any", across.any, "perm", (ox_list){4, turned, NULL});
+    any = ox_truth(o, n, "And", ".any", down.any, any);
+    ox_value *zero = ox_number(o, n, ".zero", v->dtype, 0);
+    ox_begin(o);
+    ox_arg(o, any);
+    ox_arg(o, v);
+    ox_arg(o, zero);
+    ox_end_node(o, n, "Where");
+}
+
 // ---- DeformConv ----
 
 // A convolution whose filter reads where offsets move its elements to.
@@ -517,9 +616,7 @@ static void convert_deform_conv(ox *o, ox_node *n) {
 }
 
 const ox_row ox_sample_rows[] = {
-    {"GridSample", 2, 2, convert_grid_sample},
-    {"AffineGrid", 2, 2, convert_affine_grid},
-    {"RoiAlign", 3, 3, convert_roi_align},
-    {"DeformConv", 3, 5, convert_deform_conv},
-    {NULL, 0, 0, NULL},
+    {"GridSample", 2, 2, convert_grid_sample}, {"AffineGrid", 2, 2, convert_affine_grid},
+    {"RoiAlign", 3, 3, convert_roi_align},     {"MaxRoiPool", 2, 2, convert_max_roi_pool},
+    {"DeformConv", 3, 5, convert_deform_conv}, {NULL, 0, 0, NULL},
 };

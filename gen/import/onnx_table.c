@@ -95,7 +95,6 @@ static const struct {
     {"votes of pairs of classes are not counted", " SVMClassifier "},
     {"it belongs to training", " NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss "},
     {"integers have no bits here, only values", " BitCast "},
-    {"positions that add up or overlap where they are computed are not supported", " MaxRoiPool "},
     {"it is not among those that are read; onnx.inliner or an older opset may write it out as "
      "simpler "
      "operators",

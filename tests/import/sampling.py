@@ -90,6 +90,23 @@ each("roi_align_unfit", lambda: Case(
     regions(sampling_ratio=1, shape=(2, 3, 8)).model, code=3, text="whose shapes do not fit"))
 
 
+def pooled(height, width, batch=(0, 1, 1, 0, 0, 1, 0, 1), **attrs):
+    rois = np.concatenate([np.float32(batch)[:, None], ROIS], 1)
+    return Case(model([node("MaxRoiPool", "x r", "y", pooled_shape=[height, width], **attrs)],
+                      {"x": [2, 3, 8, 9], "r": [8, 5]}, "y"), inputs={"r": rois})
+
+
+each("max_roi_pool", lambda: pooled(2, 3))
+each("max_roi_pool_scaled", lambda: pooled(3, 1, spatial_scale=0.5))
+each("max_roi_pool_to_more", lambda: pooled(7, 11))
+each("max_roi_pool_of_any_number", lambda: Case(
+    model([node("MaxRoiPool", "x r", "y", pooled_shape=[2, 2])],
+          {"x": value("x", ["N", 2, 5, 6]), "r": value("r", ["R", 5])}, "y"),
+    args=["--dim", "N=2", "--dim", "R=2"], inputs={
+        "r": np.float32([[1, 0, 1, 4, 4], [0, 2, 2, 2, 5]])}))
+each("max_roi_pool_unfit", lambda: Case(pooled(0, 1).model, code=3, text="to, or from, 0 pixels"))
+
+
 def deformed(x, filters, kernel, out, group=1, moved=1, bias=True, mask=True, **attrs):
     """`moved`: groups of offsets."""
     inside = moved * kernel[0] * kernel[1]
