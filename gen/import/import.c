@@ -259,6 +259,11 @@ static int report(ox *o) {
         fprintf(stderr, "einnet import: --end TENSOR leaves out what follows, as --end \"%s\"\n",
                 cli_escape(shown, sizeof shown, o->cut));
     }
+    if (o->lacking) {
+        char shown[200];
+        fprintf(stderr, "einnet import: --const makes an input known, as --const \"%s=FILE.npy\"\n",
+                cli_escape(shown, sizeof shown, o->lacking));
+    }
     if (o->error.code) {
         fprintf(stderr, "%s\n", o->error.text);
         return o->error.code;

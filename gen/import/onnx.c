@@ -138,6 +138,41 @@ static const char *before(const ox_node *n) {
     return NULL;
 }
 
+// Whether a value is computed from nothing but inputs of integers, of which *first is one; `left`
+// values are looked at.
+static bool from_integers(const ox_value *v, int *left, const char **first) {
+    if (!v || v->known || v->initializer) {
+        return true;
+    }
+    if (v->lost || v->sequence || --*left < 0) {
+        return false;
+    }
+    if (!v->maker) {
+        *first = *first ? *first : v->name;
+        return v->dtype == CLI_I64 || v->dtype == CLI_I32;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(v->maker->args); i++) {
+        if (!from_integers(v->maker->args[i], left, first)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// An input, as a number of frames, that an operand is computed from, of which nothing else is
+// asked; NULL when there is none. Sizes and positions stand behind what they are of.
+static const char *lacking(const ox_node *n) {
+    enum { LOOKED_AT = 100 };
+    for (int i = n->n_in - 1; i >= 0; i--) {
+        const char *first = NULL;
+        int left = LOOKED_AT;
+        if (from_integers(n->in[i], &left, &first) && first) {
+            return first;
+        }
+    }
+    return NULL;
+}
+
 // Refusals that say the same are counted, so that a model of a thousand unknown nodes has as many
 // lines as it has reasons.
 static void record(ox *o, const ox_node *n, const char *reason) {
@@ -149,6 +184,9 @@ static void record(ox *o, const ox_node *n, const char *reason) {
     }
     if (n && !o->cut) {
         o->cut = before(n);
+    }
+    if (n && !o->lacking) {
+        o->lacking = lacking(n);
     }
     char *line = NULL;
     put_prefix(o, &line, n);

@@ -264,6 +264,7 @@ struct ox {
     void (*walk)(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
     // messages
     const char *cut;       // tensor in front of the first refused node that another made
+    const char *lacking;   // input of integers that a refused node is computed from
     ox_refusal *refusals;  // arr
     char *notes;           // arr of characters
     cli_error error;

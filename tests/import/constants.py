@@ -312,3 +312,24 @@ def sizes_that_are_repeated():
         ints("small", 2), ints("none", 0), ints("large", 3), ints("twice", 2),
         const("one", np.int64(1)), ints("times", 2, 3),
         const("square", np.float32([[1, 2], [3, 4]]))]), text="starts=[3], ends=[6]")
+
+
+def frames(args=()):
+    """A mask of sequences whose lengths are an input: as many places as the longest has."""
+    nodes = [node("ReduceMax", "n", "most", keepdims=0), node("Range", "zero most one", "at"),
+             node("Unsqueeze", "n last", "column"), node("Less", "at column", "is"),
+             node("Where", "is x zeros", "y")]
+    return model(nodes, {"x": [2, 5], "n": value("n", [2], I64)}, "y", [
+        ints("last", -1), const("zero", np.int64(0)), const("one", np.int64(1)),
+        const("zeros", np.float32(0))])
+
+
+@case
+def sizes_by_values_of_an_input():
+    return Case(frames(), code=4, text=["'Range'", 'makes an input known, as --const "n=FILE.npy"'])
+
+
+@case
+def sizes_by_values_of_an_input_that_is_known():
+    return Case(frames(), args=["--const", "n=n.npy"], files={"n.npy": np.int64([5, 3])},
+                inputs={"n": np.int64([5, 3])})
