@@ -357,6 +357,25 @@ c3 = Conv(j, m; pads=1)
 y = Tanh(c3)
 """
 
+# What a transposed convolution enlarges, beside features of the same size.
+BESIDE = """ein 1
+model beside
+dim H = 128
+small H = 6
+input x: f32[1,64,H,H]
+input s: f32[1,32,2*H,2*H]
+weight k: f32[64,32,2,2] = randn(std=0.1)
+weight b: f32[32] = randn(std=0.1)
+weight l: f32[32,32,3,3] = randn(std=0.05)
+weight m: f32[32,64,3,3] = randn(std=0.05)
+output y
+c = Conv(s, l; pads=1)
+r = Relu(c)
+u = ConvTranspose(x, k, b; strides=2)
+j = Concat(%s; axis=1)
+y = Conv(j, m; pads=1)
+"""
+
 
 class Plan:
     """Steps of an emitted file: (name, call), and which of them only copy."""
@@ -485,6 +504,21 @@ def skip(checks, path):
                  "; ".join("%s: %s" % s for s in plan.steps))
     done = subprocess.run([EINNET, "verify", "--small", path] + options, stdout=subprocess.DEVNULL)
     checks.check("channels innermost in kernels: verify", not done.returncode)
+
+
+def beside(checks, path):
+    """Phases are stored beside what they are beside, each where it belongs."""
+    for parts in ("r, u", "u, r"):
+        with open(path, "w") as out:
+            out.write(BESIDE % parts)
+        for math in ("fp32", "tf32", "fp16"):
+            options = ["--math", math, "--libs", "none"]
+            plan, name = emit(path, *options), "phases beside features: %s, %s" % (parts, math)
+            right = "u.split" in dict(plan.steps) and "j" not in dict(plan.steps)
+            checks.check(name, right, "; ".join("%s: %s" % s for s in plan.steps))
+            done = subprocess.run([EINNET, "verify", "--small", path] + options,
+                                  stdout=subprocess.DEVNULL)
+            checks.check(name + ": verify", not done.returncode)
 
 
 def shuffled(checks):
@@ -634,6 +668,7 @@ def main():
         filters(checks)
         put_back(checks, os.path.join(folder, "pixels.ein"))
         skip(checks, os.path.join(folder, "skip.ein"))
+        beside(checks, os.path.join(folder, "beside.ein"))
         for math in ("tf32", "fp16"):
             channels_last(checks, path, math)
     shuffled(checks)

@@ -176,7 +176,7 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
         part[i] = l;
         part[i].offset += pc.at[i] * l.stride[pc.axis];
         for (int k = 0; k < (int)pc.read[i]->nix; k++)
-            part[i].stride[k] = pc.slot[i][k] < 0 ? 0 : l.stride[pc.slot[i][k]];
+            part[i].stride[k] = pc.slot[i][k] < 0 ? 0 : pc.scale[i][k] * l.stride[pc.slot[i][k]];
         if (ctx->value[pc.read[i]->val].dtype != ctx->value[v.i].dtype) return;
         if (!ein__can_store(z, (ein__val){pc.read[i]->val}, &part[i])) return;
     }

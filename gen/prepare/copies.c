@@ -73,12 +73,13 @@ static bool ein__is_pick(ein_ctx *ctx, ein__val p) {
     return picks && rest;
 }
 
-// Values that a map lays side by side along dimension `axis`: piece i begins at at[i], and its
-// dimension k is the map's slot[i][k] (-1: one of a single element that the map does not have).
+// Values that a map lays side by side along dimension `axis`: piece i begins at at[i], and one in
+// its dimension k is scale[i][k] in the map's slot[i][k] (-1: k is one of a single element that the
+// map does not have). A dimension may be a digit of the map's, as phases of what is enlarged are.
 typedef struct ein__pieces {
     int n, axis;
     const ein__expr *read[EIN__MAX_ARGS];
-    int64_t at[EIN__MAX_ARGS], size[EIN__MAX_ARGS];
+    int64_t at[EIN__MAX_ARGS], size[EIN__MAX_ARGS], scale[EIN__MAX_ARGS][EIN__MAX_RANK];
     int8_t slot[EIN__MAX_ARGS][EIN__MAX_RANK];
 } ein__pieces;
 
@@ -91,27 +92,51 @@ static bool ein__collect_pieces(ein_ctx *ctx, ein__ex ex, ein__pieces *p) {
     return true;
 }
 
-// Whether piece i is read at the map's own iterators, moved along `axis` alone.
+// Whether subscript `f` of piece i, in its dimension k, is an iterator of the map that is moved
+// along `axis`, which piece i begins at then.
+static bool ein__is_moved_along(const ein__scope *s, ein__pieces *p, int i, int k,
+                                const ein__index *f, int64_t extent) {
+    int slot = p->slot[i][k];
+    if (f->c == 0 && extent == s->n[slot]) return true;
+    if (p->axis >= 0 && p->axis != slot) return false;
+    p->axis = slot;
+    p->at[i] = -f->c;
+    p->size[i] = extent;
+    return true;
+}
+
+// Whether piece i is read at the map's own iterators, moved along `axis` alone, or at digits of the
+// others.
 static bool ein__is_piece(ein_ctx *ctx, const ein__scope *s, ein__pieces *p, int i) {
     const ein__shape *part = &ctx->value[p->read[i]->val].shape;
+    ein__digits_read found[EIN__MAX_RANK];
     uint32_t covered = 0;
+    memset(found, 0, s->nt * sizeof *found);
     for (int k = 0; k < part->rank; k++) {
         const ein__index *f = ein__ix_get(ctx, p->read[i]->ix[k]);
+        uint32_t slot;
+        int64_t size;
         p->slot[i][k] = -1;
+        p->scale[i][k] = 1;
         if (f->n == 0 && f->c == 0 && part->d[k] == 1) continue;
         if (f->n != 1 || f->q != 1 || f->t[0].k != 1) return false;
         const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
-        if (a->kind != EIN__ITER || a->slot >= s->nt || (covered >> a->slot & 1)) return false;
+        if (a->kind != EIN__ITER) {
+            if (f->c || !ein__take_digit(ctx, s, a, found, &slot, &p->scale[i][k], &size) ||
+                size != part->d[k])
+                return false;
+            p->slot[i][k] = (int8_t)slot;
+            continue;
+        }
+        if (a->slot >= s->nt || (covered >> a->slot & 1)) return false;
         covered |= 1u << a->slot;
         p->slot[i][k] = (int8_t)a->slot;
-        if (f->c == 0 && part->d[k] == s->n[a->slot]) continue;
-        if (p->axis >= 0 && p->axis != (int)a->slot) return false;
-        p->axis = (int)a->slot;
-        p->at[i] = -f->c;
-        p->size[i] = part->d[k];
+        if (!ein__is_moved_along(s, p, i, k, f, part->d[k])) return false;
     }
-    for (uint32_t t = 0; t < s->nt; t++)
-        if (s->n[t] > 1 && !(covered >> t & 1)) return false;
+    for (uint32_t t = 0; t < s->nt; t++) {
+        bool whole = covered >> t & 1 ? !found[t].n : ein__digits_whole(&found[t], s->n[t]);
+        if (!whole && (s->n[t] > 1 || found[t].n)) return false;
+    }
     return p->axis >= 0 && p->size[i] > 0;
 }
 

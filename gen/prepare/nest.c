@@ -19,11 +19,16 @@ static void ein__sort_pieces(ein__pieces *p) {
         }
 }
 
-// Whether both read the same value, along the same dimensions.
-static bool ein__same_piece(ein_ctx *ctx, const ein__expr *a, const ein__expr *b) {
+// Whether both read the same value, along the same dimensions; of `axis`, which one has more of,
+// there are no digits.
+static bool ein__same_piece(ein_ctx *ctx, const ein__expr *a, const ein__expr *b, int axis) {
     if (a->val != b->val) return false;
-    for (uint32_t k = 0; k < a->nix; k++)
-        if (ein__ix_uses(ctx, a->ix[k]) != ein__ix_uses(ctx, b->ix[k])) return false;
+    for (uint32_t k = 0; k < a->nix; k++) {
+        uint32_t uses = ein__ix_uses(ctx, a->ix[k]);
+        bool same =
+            uses >> axis & 1 ? uses == ein__ix_uses(ctx, b->ix[k]) : a->ix[k].i == b->ix[k].i;
+        if (!same) return false;
+    }
     return true;
 }
 
@@ -34,7 +39,7 @@ static bool ein__begins_with(ein_ctx *ctx, const ein__pieces *p, const ein__shap
     for (int k = 0; k < shape->rank; k++)
         if (k != p->axis && of->d[k] != shape->d[k]) return false;
     for (int i = 0; i < first->n; i++)
-        if (!ein__same_piece(ctx, first->read[i], p->read[i]) || first->at[i] != p->at[i])
+        if (!ein__same_piece(ctx, first->read[i], p->read[i], p->axis) || first->at[i] != p->at[i])
             return false;
     return true;
 }
