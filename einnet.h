@@ -14474,6 +14474,22 @@ static bool ein__fits_float(const ein_ctx *ctx, ein__ex ex) {
     ein__numbers r;
     return ein__int_numbers(ctx, ex, &r) && r.lo >= -16777216 && r.hi <= 16777216;
 }
+
+// Whether 32 bits hold what an expression of integers comes to, and all that it is made of, `depth`
+// operations at most; what its choices compare may be floats.
+static bool ein__fits_int(const ein_ctx *ctx, ein__ex ex, int depth) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    uint32_t sides = e->op == EIN__X_SELECT ? 2 : 0;
+    ein__numbers r;
+    if (!depth) return false;
+    for (uint32_t k = sides; k < e->nkid; k++)
+        if (!ein__fits_int(ctx, e->kid[k], depth - 1)) return false;
+    if (!ein__int_numbers(ctx, ex, &r) || r.lo < INT32_MIN || r.hi > INT32_MAX) return false;
+    for (uint32_t k = 0; k < sides; k++)
+        if (ein__int_numbers(ctx, e->kid[k], &r) && !ein__fits_int(ctx, e->kid[k], depth - 1))
+            return false;
+    return r.hi > INT32_MIN;
+}
 /* ---- invert.c ---- */
 // The inverse of a read: the reader's iterators as functions of the position in the value that it
 // reads.
@@ -45171,15 +45187,15 @@ static const char *const ein__tmpl_half_erf[] = {
 static const char *const ein__tmpl_integer[] = {
     "// Integers combined over a warp, or a block of 256 threads with 8 of part: every thread gets the",
     "// result.",
-    "template <typename JOIN>",
-    "static __device__ __forceinline__ long long warp_join(long long v, JOIN join) {",
+    "template <typename T, typename JOIN>",
+    "static __device__ __forceinline__ T warp_join(T v, JOIN join) {",
     "#pragma unroll",
     "    for (int d = 16; d > 0; d /= 2) v = join(v, __shfl_xor_sync(0xffffffffu, v, d));",
     "    return v;",
     "}",
     "",
-    "template <typename JOIN>",
-    "static __device__ __forceinline__ long long block_join(long long v, long long *part, JOIN join) {",
+    "template <typename T, typename JOIN>",
+    "static __device__ __forceinline__ T block_join(T v, T *part, JOIN join) {",
     "    v = warp_join(v, join);",
     "    if (threadIdx.x % 32u == 0u) part[threadIdx.x / 32u] = v;",
     "    __syncthreads();",
@@ -51916,6 +51932,7 @@ typedef struct ein__kgen {
     ein_ctx *ctx;
     bool naive;                           // dense layouts
     bool wide;                            // 64-bit index arithmetic
+    bool narrow;                          // 32 bits hold all of its integers
     bool too_wide;                        // 32 bits turned out not to be enough
     bool overflow;                        // nor 64
     bool part;                            // of a kernel that has several (stitch.c, siblings.c)
@@ -52776,14 +52793,14 @@ static const char *const ein__klane[EIN__KLANES] = {"x", "y", "z", "w", "b.x", "
 
 static const char *ein__knum_type(const ein__kgen *g) {
     static const char *const name[] = {"float", "double", "long long"};
-    return name[g->num];
+    return g->num == EIN__NUM_INT && g->narrow ? "int" : name[g->num];
 }
 
 static ein__ktext ein__kliteral(ein__kgen *g, double v) {
     ein__buf b = {0};
     switch (g->num) {
     case EIN__NUM_FLOAT: ein__put_f32_literal(&b, v); break;
-    case EIN__NUM_INT: ein__putf(&b, "%lldll", (long long)v); break;
+    case EIN__NUM_INT: ein__putf(&b, g->narrow ? "%lld" : "%lldll", (long long)v); break;
     case EIN__NUM_DOUBLE:
         if (v - v != 0) {
             ein__put_f32_literal(&b, v);
@@ -53029,7 +53046,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
             if (g->over[i].as.i) return ein__kvalue(g, g->over[i].as, lane);
             if (g->over[i].lane[lane]) t.s = g->over[i].lane[lane];
             // Registers are floats, of integers too.
-            if (g->num == EIN__NUM_INT) t.s = ein__namef(g->ctx, "(long long)%s", t.s);
+            if (g->num == EIN__NUM_INT) t.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), t.s);
             return t;
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
@@ -53305,17 +53322,21 @@ static bool ein__kcompares(ein__kgen *g, const ein__expr *x) {
     return wide > 1 || sum;
 }
 
-// What choice `x` asks.
+// What choice `x` asks; in a kernel that computes in integers, of floats as such.
 static const char *ein__kcondition(ein__kgen *g, const ein__expr *x, int lane, int *level) {
     static const char *const cmp[] = {"==", "!=", "<", "<=", ">", ">="};
     ein__ktext v[2];
     bool counts = ein__kcounts(g, x, lane, v);
     bool integer = !counts && ein__kcompares(g, x);
+    ein__knum num = g->num;
+    if (num == EIN__NUM_INT && !(ein__kinteger(g, x->kid[0]) && ein__kinteger(g, x->kid[1])))
+        g->num = EIN__NUM_FLOAT;
     for (int i = 0; i < 2; i++) {
         if (integer) v[i] = ein__kvalue_integer(g, x->kid[i], lane);
         else if (!counts) v[i] = ein__kvalue(g, x->kid[i], lane);
         *level = ein__kmax(*level, v[i].level);
     }
+    g->num = num;
     EIN_ASSERT(x->fn >= EIN__EQ && x->fn <= EIN__GE);
     return ein__namef(g->ctx, "%s %s %s", ein__kparen(g, v[0], EIN__TERM), cmp[x->fn - EIN__EQ],
                       ein__kparen(g, v[1], EIN__TERM));
@@ -53378,7 +53399,9 @@ static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
     case EIN__X_WHEN: t = ein__kwhen(g, x, lane); break;
     case EIN__X_SELECT: t = ein__kselect(g, x, lane); break;
     }
-    if (shared || ein__kmemo_of(g, ex)->uses > 1 || strlen(t.s) > EIN__LONG)
+    // Behind a question a load would stay in a loop that does not move it.
+    bool ahead = g->narrow && x->op == EIN__X_READ && !t.level;
+    if (shared || ahead || ein__kmemo_of(g, ex)->uses > 1 || strlen(t.s) > EIN__LONG)
         return ein__kname_value(g, ex, lane, t);
     return t;
 }
@@ -53682,7 +53705,8 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     }
     if (g->vec > 1) {
         bool half = t == EIN__F16, bfloat = t == EIN__BF16;
-        const char *type = ein__kvec_type(g), *to = ein__kpointer(g, y, at);
+        const char *type = t == EIN__I32 ? "int4" : ein__kvec_type(g),
+                   *to = ein__kpointer(g, y, at);
         if (half) ein__kneed(g, g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4);
         if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_STORE4);
         if (half || bfloat) ein__putf(b, "store_%s%d(%s", half ? "half" : "bfloat", g->vec, to);
@@ -53867,7 +53891,8 @@ static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
 static bool ein__kvector_at(const ein__kgen *g, ein__val out, int v, const ein__krow *row) {
     ein__dtype type = ein__kdtype(g, out);
     bool half = type == EIN__F16, bfloat = type == EIN__BF16;
-    if (g->naive || type > EIN__BF16) return false;
+    bool whole = type == EIN__I32 && g->narrow && g->vec == 4;
+    if (g->naive || (type > EIN__BF16 && !whole)) return false;
     if ((half && g->vec == 2) || (bfloat && g->vec != 4)) return false;
     return (half || g->vec != 8) && ein__kvector_lies(g, out, v, g->vec, row);
 }
@@ -53969,10 +53994,13 @@ static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size
 // that the maps behind the reduction finish (sums.c).
 
 static const char *ein__kidentity(ein__kgen *g, ein__red r) {
+    bool whole = g->num == EIN__NUM_INT;
+    const char *least = g->narrow ? "(-2147483647 - 1)" : "(-9223372036854775807ll - 1)",
+               *most = g->narrow ? "2147483647" : "9223372036854775807ll";
     switch (r) {
     case EIN__R_PROD: return ein__kliteral(g, 1).s;
-    case EIN__R_MAX: return g->num == EIN__NUM_INT ? "(-9223372036854775807ll - 1)" : "-INFINITY";
-    case EIN__R_MIN: return g->num == EIN__NUM_INT ? "9223372036854775807ll" : "INFINITY";
+    case EIN__R_MAX: return whole ? least : "-INFINITY";
+    case EIN__R_MIN: return whole ? most : "INFINITY";
     case EIN__R_SUM:
     case EIN__R_NONE: break;
     }
@@ -54048,8 +54076,9 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, int n) {
     const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
     if (g->num == EIN__NUM_INT) {
         ein__kneed(g, EIN__NEED_INTEGER);
-        const char *function = "[](long long a, long long b) { return";
-        return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
+        const char *type = ein__knum_type(g);
+        return ein__namef(c, "%s_join(acc%s, [](%s a, %s b) { return %s; })", who, part, type, type,
+                          join[r]);
     }
     ein__kneed(g, (ein__need)(EIN__NEED_WARP + r));
     if (n > 1) ein__kneed(g, (ein__need)((warp ? ein__kwarp_sums : ein__kblock_sums)[n - 2]));
@@ -54167,10 +54196,20 @@ static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) 
     ein__kmap_scan(g, step, &r->scan, r->row);
 }
 
+// Whether 32 bits hold each number on the way to what reduction `s` of integers comes to.
+static bool ein__knarrow(ein_ctx *ctx, const ein__scope *s) {
+    enum { DEPTH = 8 };
+    ein__numbers r;
+    if (s->reduce == EIN__R_PROD || !ein__fits_int(ctx, s->body, DEPTH)) return false;
+    if (s->reduce != EIN__R_SUM) return true;
+    return ein__int_numbers(ctx, s->body, &r) &&
+           fmax(-r.lo, r.hi) * (double)ein__terms_of(s) <= INT32_MAX;
+}
+
 // What the reduction of terms `body`, the first of the members, is computed in.
 static void ein__kred_number(ein__kgen *g, ein__kred *r, ein__ex body) {
     if (ein__kdtype(g, r->acc) <= EIN__BF16) return;
-    r->floats = !ein__kinteger(g, body);
+    r->floats = !g->narrow && !ein__kinteger(g, body);
     g->num = EIN__NUM_INT;
     g->inner[0].whole = true;
 }
@@ -54219,7 +54258,11 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
-    if (!step->sums) ein__kred_number(g, &r, s->body);
+    if (!step->sums) {
+        bool whole = ein__kdtype(g, r.acc) > EIN__BF16;
+        g->narrow = whole && step->nval == 1 && !step->nhidden && ein__knarrow(g->ctx, s);
+        ein__kred_number(g, &r, s->body);
+    }
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;

@@ -1,14 +1,14 @@
 // Integers combined over a warp, or a block of 256 threads with 8 of part: every thread gets the
 // result.
-template <typename JOIN>
-static __device__ __forceinline__ long long warp_join(long long v, JOIN join) {
+template <typename T, typename JOIN>
+static __device__ __forceinline__ T warp_join(T v, JOIN join) {
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) v = join(v, __shfl_xor_sync(0xffffffffu, v, d));
     return v;
 }
 
-template <typename JOIN>
-static __device__ __forceinline__ long long block_join(long long v, long long *part, JOIN join) {
+template <typename T, typename JOIN>
+static __device__ __forceinline__ T block_join(T v, T *part, JOIN join) {
     v = warp_join(v, join);
     if (threadIdx.x % 32u == 0u) part[threadIdx.x / 32u] = v;
     __syncthreads();

@@ -7,14 +7,14 @@ static const char *const ein__klane[EIN__KLANES] = {"x", "y", "z", "w", "b.x", "
 
 static const char *ein__knum_type(const ein__kgen *g) {
     static const char *const name[] = {"float", "double", "long long"};
-    return name[g->num];
+    return g->num == EIN__NUM_INT && g->narrow ? "int" : name[g->num];
 }
 
 static ein__ktext ein__kliteral(ein__kgen *g, double v) {
     ein__buf b = {0};
     switch (g->num) {
     case EIN__NUM_FLOAT: ein__put_f32_literal(&b, v); break;
-    case EIN__NUM_INT: ein__putf(&b, "%lldll", (long long)v); break;
+    case EIN__NUM_INT: ein__putf(&b, g->narrow ? "%lld" : "%lldll", (long long)v); break;
     case EIN__NUM_DOUBLE:
         if (v - v != 0) {
             ein__put_f32_literal(&b, v);
@@ -260,7 +260,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
             if (g->over[i].as.i) return ein__kvalue(g, g->over[i].as, lane);
             if (g->over[i].lane[lane]) t.s = g->over[i].lane[lane];
             // Registers are floats, of integers too.
-            if (g->num == EIN__NUM_INT) t.s = ein__namef(g->ctx, "(long long)%s", t.s);
+            if (g->num == EIN__NUM_INT) t.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), t.s);
             return t;
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
@@ -536,17 +536,21 @@ static bool ein__kcompares(ein__kgen *g, const ein__expr *x) {
     return wide > 1 || sum;
 }
 
-// What choice `x` asks.
+// What choice `x` asks; in a kernel that computes in integers, of floats as such.
 static const char *ein__kcondition(ein__kgen *g, const ein__expr *x, int lane, int *level) {
     static const char *const cmp[] = {"==", "!=", "<", "<=", ">", ">="};
     ein__ktext v[2];
     bool counts = ein__kcounts(g, x, lane, v);
     bool integer = !counts && ein__kcompares(g, x);
+    ein__knum num = g->num;
+    if (num == EIN__NUM_INT && !(ein__kinteger(g, x->kid[0]) && ein__kinteger(g, x->kid[1])))
+        g->num = EIN__NUM_FLOAT;
     for (int i = 0; i < 2; i++) {
         if (integer) v[i] = ein__kvalue_integer(g, x->kid[i], lane);
         else if (!counts) v[i] = ein__kvalue(g, x->kid[i], lane);
         *level = ein__kmax(*level, v[i].level);
     }
+    g->num = num;
     EIN_ASSERT(x->fn >= EIN__EQ && x->fn <= EIN__GE);
     return ein__namef(g->ctx, "%s %s %s", ein__kparen(g, v[0], EIN__TERM), cmp[x->fn - EIN__EQ],
                       ein__kparen(g, v[1], EIN__TERM));
@@ -609,7 +613,9 @@ static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
     case EIN__X_WHEN: t = ein__kwhen(g, x, lane); break;
     case EIN__X_SELECT: t = ein__kselect(g, x, lane); break;
     }
-    if (shared || ein__kmemo_of(g, ex)->uses > 1 || strlen(t.s) > EIN__LONG)
+    // Behind a question a load would stay in a loop that does not move it.
+    bool ahead = g->narrow && x->op == EIN__X_READ && !t.level;
+    if (shared || ahead || ein__kmemo_of(g, ex)->uses > 1 || strlen(t.s) > EIN__LONG)
         return ein__kname_value(g, ex, lane, t);
     return t;
 }

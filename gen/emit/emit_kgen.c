@@ -157,6 +157,7 @@ typedef struct ein__kgen {
     ein_ctx *ctx;
     bool naive;                           // dense layouts
     bool wide;                            // 64-bit index arithmetic
+    bool narrow;                          // 32 bits hold all of its integers
     bool too_wide;                        // 32 bits turned out not to be enough
     bool overflow;                        // nor 64
     bool part;                            // of a kernel that has several (stitch.c, siblings.c)

@@ -263,7 +263,8 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     }
     if (g->vec > 1) {
         bool half = t == EIN__F16, bfloat = t == EIN__BF16;
-        const char *type = ein__kvec_type(g), *to = ein__kpointer(g, y, at);
+        const char *type = t == EIN__I32 ? "int4" : ein__kvec_type(g),
+                   *to = ein__kpointer(g, y, at);
         if (half) ein__kneed(g, g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4);
         if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_STORE4);
         if (half || bfloat) ein__putf(b, "store_%s%d(%s", half ? "half" : "bfloat", g->vec, to);
@@ -448,7 +449,8 @@ static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
 static bool ein__kvector_at(const ein__kgen *g, ein__val out, int v, const ein__krow *row) {
     ein__dtype type = ein__kdtype(g, out);
     bool half = type == EIN__F16, bfloat = type == EIN__BF16;
-    if (g->naive || type > EIN__BF16) return false;
+    bool whole = type == EIN__I32 && g->narrow && g->vec == 4;
+    if (g->naive || (type > EIN__BF16 && !whole)) return false;
     if ((half && g->vec == 2) || (bfloat && g->vec != 4)) return false;
     return (half || g->vec != 8) && ein__kvector_lies(g, out, v, g->vec, row);
 }

@@ -2,10 +2,13 @@
 // that the maps behind the reduction finish (sums.c).
 
 static const char *ein__kidentity(ein__kgen *g, ein__red r) {
+    bool whole = g->num == EIN__NUM_INT;
+    const char *least = g->narrow ? "(-2147483647 - 1)" : "(-9223372036854775807ll - 1)",
+               *most = g->narrow ? "2147483647" : "9223372036854775807ll";
     switch (r) {
     case EIN__R_PROD: return ein__kliteral(g, 1).s;
-    case EIN__R_MAX: return g->num == EIN__NUM_INT ? "(-9223372036854775807ll - 1)" : "-INFINITY";
-    case EIN__R_MIN: return g->num == EIN__NUM_INT ? "9223372036854775807ll" : "INFINITY";
+    case EIN__R_MAX: return whole ? least : "-INFINITY";
+    case EIN__R_MIN: return whole ? most : "INFINITY";
     case EIN__R_SUM:
     case EIN__R_NONE: break;
     }
@@ -81,8 +84,9 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, int n) {
     const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
     if (g->num == EIN__NUM_INT) {
         ein__kneed(g, EIN__NEED_INTEGER);
-        const char *function = "[](long long a, long long b) { return";
-        return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
+        const char *type = ein__knum_type(g);
+        return ein__namef(c, "%s_join(acc%s, [](%s a, %s b) { return %s; })", who, part, type, type,
+                          join[r]);
     }
     ein__kneed(g, (ein__need)(EIN__NEED_WARP + r));
     if (n > 1) ein__kneed(g, (ein__need)((warp ? ein__kwarp_sums : ein__kblock_sums)[n - 2]));
@@ -200,10 +204,20 @@ static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) 
     ein__kmap_scan(g, step, &r->scan, r->row);
 }
 
+// Whether 32 bits hold each number on the way to what reduction `s` of integers comes to.
+static bool ein__knarrow(ein_ctx *ctx, const ein__scope *s) {
+    enum { DEPTH = 8 };
+    ein__numbers r;
+    if (s->reduce == EIN__R_PROD || !ein__fits_int(ctx, s->body, DEPTH)) return false;
+    if (s->reduce != EIN__R_SUM) return true;
+    return ein__int_numbers(ctx, s->body, &r) &&
+           fmax(-r.lo, r.hi) * (double)ein__terms_of(s) <= INT32_MAX;
+}
+
 // What the reduction of terms `body`, the first of the members, is computed in.
 static void ein__kred_number(ein__kgen *g, ein__kred *r, ein__ex body) {
     if (ein__kdtype(g, r->acc) <= EIN__BF16) return;
-    r->floats = !ein__kinteger(g, body);
+    r->floats = !g->narrow && !ein__kinteger(g, body);
     g->num = EIN__NUM_INT;
     g->inner[0].whole = true;
 }
@@ -252,7 +266,11 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
-    if (!step->sums) ein__kred_number(g, &r, s->body);
+    if (!step->sums) {
+        bool whole = ein__kdtype(g, r.acc) > EIN__BF16;
+        g->narrow = whole && step->nval == 1 && !step->nhidden && ein__knarrow(g->ctx, s);
+        ein__kred_number(g, &r, s->body);
+    }
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;

@@ -124,3 +124,19 @@ static bool ein__fits_float(const ein_ctx *ctx, ein__ex ex) {
     ein__numbers r;
     return ein__int_numbers(ctx, ex, &r) && r.lo >= -16777216 && r.hi <= 16777216;
 }
+
+// Whether 32 bits hold what an expression of integers comes to, and all that it is made of, `depth`
+// operations at most; what its choices compare may be floats.
+static bool ein__fits_int(const ein_ctx *ctx, ein__ex ex, int depth) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    uint32_t sides = e->op == EIN__X_SELECT ? 2 : 0;
+    ein__numbers r;
+    if (!depth) return false;
+    for (uint32_t k = sides; k < e->nkid; k++)
+        if (!ein__fits_int(ctx, e->kid[k], depth - 1)) return false;
+    if (!ein__int_numbers(ctx, ex, &r) || r.lo < INT32_MIN || r.hi > INT32_MAX) return false;
+    for (uint32_t k = 0; k < sides; k++)
+        if (ein__int_numbers(ctx, e->kid[k], &r) && !ein__fits_int(ctx, e->kid[k], depth - 1))
+            return false;
+    return r.hi > INT32_MIN;
+}
