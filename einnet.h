@@ -6228,15 +6228,18 @@ static bool ein__op_tile(ein__op *o) {
 // TopK: the largest or smallest elements along an axis, in order, and where they stand.
 //
 // An element's place in the order is the number of elements that come before it, so a short row is
-// sorted by comparing all pairs. A long row is cut into pieces. Either the first elements of each
-// piece are found in this way, and those of all pieces are treated alike; or sorted pieces are
-// merged in pairs, where every place of the merged piece finds by bisection how many elements of
-// the left piece come before it (Odeh et al., "Merge Path - Parallel Merging Made Simple", IPDPSW
-// 2012). All of it is written as equations. Equal elements keep their order; NaN has no place.
+// sorted by comparing all pairs. Of a long row, the first few are found in blocks: the first k
+// elements are in the k blocks whose own first elements come first, because these come before all
+// elements of every other block. So blocks are compared by their extrema, then parts of the blocks
+// that are kept, at last elements. Or sorted pieces are merged in pairs, where every place of the
+// merged piece finds by bisection how many elements of the left piece come before it (Odeh et al.,
+// "Merge Path - Parallel Merging Made Simple", IPDPSW 2012). All of it is written as equations.
+// Equal elements keep their order; NaN has no place.
 
 // What is assumed, in pairs of elements that are compared in the same time: of a kernel's launch
-// and its ends, of a step of a bisection. How often pieces are cut.
-enum { EIN__TOP_KERNEL = 1 << 21, EIN__TOP_STEP = 8, EIN__TOP_CUTS = 3 };
+// and its ends, of a step of a bisection, of an element that is read for an extremum. Blocks are
+// shorter than two to the power of LOGS.
+enum { EIN__TOP_KERNEL = 1 << 22, EIN__TOP_STEP = 3, EIN__TOP_READ = 2, EIN__TOP_LOGS = 31 };
 #define EIN__TOP_PAIRS 2147483648.0  // that are worth comparing
 
 // The elements at hand, local value[i0,..,e,..] or, of sorted pieces, value[i0,..,p,e,..]; at first
@@ -6282,24 +6285,50 @@ static double ein__top_merges(const ein__top *t, int64_t pieces, int64_t length)
     return time;
 }
 
-// The least time for `size` elements; how long the pieces are that they are cut into, 0: none; and
-// whether these are merged.
-static double ein__top_time(const ein__top *t, int64_t size, int cuts, int64_t *cut, bool *merge) {
-    double best = ein__top_ranks(t, 1, size);
-    int64_t next;
-    bool merges;
-    *cut = 0;
-    *merge = false;
-    for (int64_t m = 8; cuts && t->beyond && m <= size / 2; m *= 2) {
-        int64_t pieces = (size + m - 1) / m, kept = ein__top_least(m, t->count);
-        double ranks = ein__top_ranks(t, (double)pieces, m);
-        double merged = ranks + ein__top_merges(t, pieces, kept);
-        if (merged < best) best = merged, *cut = m, *merge = true;
-        if (kept == m) continue;
-        double again = ranks + ein__top_time(t, pieces * kept, cuts - 1, &next, &merges);
-        if (again < best) best = again, *cut = m, *merge = false;
+// Blocks of `size` elements are compared by their extrema.
+static double ein__top_blocks(const ein__top *t, double blocks, double size) {
+    double pairs = blocks * (blocks + (double)t->count) + blocks * size * EIN__TOP_READ;
+    return t->rows * pairs + 4.0 * EIN__TOP_KERNEL;
+}
+
+// time[i]: the least that it takes to find the elements in as many blocks of 2^i as there are
+// results; part[i]: the logarithm of what these are cut into, shorter ones.
+static void ein__top_parts(const ein__top *t, double *time, int *part) {
+    time[0] = 0;
+    for (int i = 1; i < EIN__TOP_LOGS; i++) {
+        time[i] = HUGE_VAL;
+        for (int j = 0; j < i; j++) {
+            double all = ein__top_blocks(t, ldexp((double)t->count, i - j), ldexp(1, j)) + time[j];
+            if (all < time[i]) time[i] = all, part[i] = j;
+        }
     }
-    return best;
+}
+
+// How elements are found.
+typedef struct ein__top_way {
+    int64_t piece;            // so long are the pieces that are merged; 0: none are
+    int log;                  // of the length of blocks that are compared first; 0: none are
+    int part[EIN__TOP_LOGS];  // into what blocks are cut (ein__top_parts)
+    double time;
+} ein__top_way;
+
+// The fastest way; but by comparing all pairs only where there is an axis more and `beyond`.
+static ein__top_way ein__top_fastest(const ein__top *t, bool more) {
+    ein__top_way w = {.time = ein__top_ranks(t, 1, t->size)};
+    double parts[EIN__TOP_LOGS];
+    ein__top_parts(t, parts, w.part);
+    if (!more || !t->beyond) return w;
+    for (int64_t m = 8; m <= t->size / 2; m *= 2) {
+        int64_t pieces = (t->size + m - 1) / m, kept = ein__top_least(m, t->count);
+        double time = ein__top_ranks(t, (double)pieces, m) + ein__top_merges(t, pieces, kept);
+        if (time < w.time) w.time = time, w.piece = m;
+    }
+    for (int i = 1; i < EIN__TOP_LOGS && t->size >> i >= t->count; i++) {
+        double blocks = (double)((t->size + (1ll << i) - 1) >> i);
+        double time = ein__top_blocks(t, blocks, ldexp(1, i)) + parts[i];
+        if (time < w.time) w.time = time, w.piece = 0, w.log = i;
+    }
+    return w;
 }
 
 // ---- the text ----
@@ -6359,38 +6388,102 @@ static void ein__top_go_on(ein__top *t, int64_t pieces, int64_t length) {
 // ---- pieces ----
 
 // Keeps the first ones of every piece of `m` elements, in order: an element goes where the number
-// of those before it says. The pieces are an axis of their own if they are to be merged.
-static void ein__top_cut(ein__top *t, int64_t m, bool merge) {
+// of those before it says.
+static void ein__top_cut(ein__top *t, int64_t m) {
     ein_ctx *c = t->o->ctx;
     int64_t pieces = (t->size + m - 1) / m, kept = ein__top_least(m, t->count);
-    long long size = (long long)m, n = (long long)kept;
     bool more = pieces > 1, beyond = pieces * m > t->size;
-    const char *pad = beyond ? ein__top_pad(t, false) : NULL;
+    const char *pad = beyond ? ein__top_pad(t, false) : NULL, *left = more ? "p,e" : "e";
+    const char *in = more ? ein__namef(c, "%lld*p+r", (long long)m) : "r";
     t->level++;
     const char *rank = ein__namef(c, "rank%d", t->level);
-    const char *other = ein__top_at(t, t->value, more ? ein__namef(c, "%lld*p+r", size) : "r");
-    const char *own = ein__top_at(t, t->value, more ? ein__namef(c, "%lld*p+e", size) : "e");
-    ein__top_put(t, "i32", ein__top_at(t, rank, more ? "p,e" : "e"), pieces, m, m,
+    const char *other = ein__top_at(t, t->value, in);
+    const char *own =
+        ein__top_at(t, t->value, more ? ein__namef(c, "%lld*p+e", (long long)m) : "e");
+    ein__top_put(t, "i32", ein__top_at(t, rank, left), pieces, m, m,
                  ein__namef(c, "sum(r) select(%s %s %s, 1, [r < e] * select(%s == %s, 1, 0))",
                             other, t->before, own, other, own),
                  pad);
-    bool flat = more && !merge;
-    const char *p = flat ? ein__namef(c, "e/%lld", n) : "p";
-    const char *in = more ? ein__namef(c, "%lld*(%s)+r", size, p) : "r";
-    const char *left = more && merge ? "p,e" : "e";
-    const char *is = ein__top_at(t, rank, more ? ein__namef(c, "%s,r", p) : "r");
-    is = flat ? ein__namef(c, "%s == idx(e%%%lld)", is, n) : ein__namef(c, "%s == idx(e)", is);
+    const char *is = ein__top_at(t, rank, more ? "p,r" : "r");
     for (int k = 0; k < t->o->node->nout; k++) {
-        const char *of = !k ? t->value : t->from;
-        of = of ? ein__top_at(t, of, in) : ein__namef(c, "idx(%s)", in);
+        const char *of = k ? ein__namef(c, "idx(%s)", in) : other;
         const char *none = k ? t->none : t->beyond ? t->beyond : "0";
         const char *of_all = k ? "min" : t->beyond ? t->extremum : "sum";
-        const char *outside = beyond && (!k || t->from) ? ein__top_pad(t, k) : NULL;
         ein__top_put(t, k ? "i32" : t->type, ein__top_at(t, ein__top_name(t, !more, k), left),
-                     pieces, flat ? pieces * kept : kept, m,
-                     ein__namef(c, "%s(r) select(%s, %s, %s)", of_all, is, of, none), outside);
+                     pieces, kept, m,
+                     ein__namef(c, "%s(r) select(%s == idx(e), %s, %s)", of_all, is, of, none),
+                     k ? NULL : pad);
     }
     ein__top_go_on(t, pieces, kept);
+}
+
+// ---- blocks ----
+
+// The extremum of each of `n` blocks of `size` elements, whose numbers are in `start`, NULL: all.
+static const char *ein__top_extrema(ein__top *t, int64_t n, int64_t size, const char *start) {
+    ein_ctx *c = t->o->ctx;
+    int64_t blocks = (t->size + size - 1) / size;
+    const char *most = ein__namef(c, "most%d", t->level), *pad = ein__namef(c, "x %s", t->beyond);
+    const char *at = start ? ein__namef(c, "@%s", ein__top_at(t, start, "e")) : "", *from = "x";
+    if (!start) {
+        at = ein__namef(c, "%lld*e+r", (long long)size);
+        if (blocks * size == t->size) pad = NULL;
+    } else if (size > 1) {
+        const char *each = ein__namef(c, "%lld*p+e", (long long)size);
+        from = ein__namef(c, "block%d", t->level);
+        ein__top_put(t, t->type, ein__top_at(t, from, "p,e"), blocks, size, 0,
+                     ein__top_at(t, "x", each), blocks * size == t->size ? NULL : pad);
+        at = ein__namef(c, "%s,r", at);
+        pad = ein__namef(c, "%s %s", from, t->beyond);
+    }
+    const char *over = size > 1 ? ein__namef(c, "%s(r) ", t->extremum) : "";
+    ein__top_put(t, t->type, ein__top_at(t, most, "e"), 1, n, size > 1 ? size : 0,
+                 ein__namef(c, "%s%s", over, ein__top_at(t, from, at)), pad);
+    return most;
+}
+
+// Keeps the first ones of `n` blocks of `size` elements; what this returns has their numbers.
+// `start` as above.
+static const char *ein__top_keep(ein__top *t, int64_t n, int64_t size, const char *start) {
+    ein_ctx *c = t->o->ctx;
+    const char *most = ein__top_extrema(t, n, size, start);
+    const char *other = ein__top_at(t, most, "r"), *own = ein__top_at(t, most, "e");
+    const char *number = start ? ein__top_at(t, start, "r") : "idx(r)";
+    const char *rank = ein__namef(c, "rank%d", t->level);
+    const char *kept = size > 1 ? ein__namef(c, "kept%d", t->level) : ein__top_name(t, true, true);
+    const char *none = ein__namef(c, "%lld", (long long)((t->size + size - 1) / size));
+    const char *equal = ein__namef(c, "select(%s == %s, 1, 0)", other, own);
+    if (size == 1 && t->o->node->nout == 1) kept = "from";
+    if (start)
+        equal = ein__namef(c, "select(%s < %s, %s, 0)", number, ein__top_at(t, start, "e"), equal);
+    else equal = ein__namef(c, "[r < e] * %s", equal);
+    ein__top_put(t, "i32", ein__top_at(t, rank, "e"), 1, n, n,
+                 ein__namef(c, "sum(r) select(%s %s %s, 1, %s)", other, t->before, own, equal),
+                 NULL);
+    ein__top_put(t, "i32", ein__top_at(t, kept, "e"), 1, t->count, n,
+                 ein__namef(c, "min(r) select(%s == idx(e), %s, %s)", ein__top_at(t, rank, "r"),
+                            number, none),
+                 NULL);
+    return kept;
+}
+
+// The first ones, found in blocks of 2^log elements.
+static void ein__top_narrow(ein__top *t, int log, const int *part) {
+    ein_ctx *c = t->o->ctx;
+    const char *kept = ein__top_keep(t, (t->size + (1ll << log) - 1) >> log, 1ll << log, NULL);
+    while (log) {
+        int below = part[log];
+        long long parts = 1ll << (log - below);
+        const char *start = ein__namef(c, "start%d", ++t->level);
+        const char *of = ein__top_at(t, kept, ein__namef(c, "e/%lld", parts));
+        ein__top_put(t, "i32", ein__top_at(t, start, "e"), 1, t->count * parts, 0,
+                     ein__namef(c, "%lld * %s + idx(e%%%lld)", parts, of, parts), NULL);
+        kept = ein__top_keep(t, t->count * parts, 1ll << below, start);
+        log = below;
+    }
+    const char *at = ein__namef(c, "@%s", ein__top_at(t, kept, "e"));
+    ein__top_put(t, t->type, ein__top_at(t, ein__top_name(t, true, false), "e"), 1, t->count, 0,
+                 ein__top_at(t, "x", at), ein__namef(c, "x %s", t->beyond));
 }
 
 // ---- merging ----
@@ -6506,25 +6599,22 @@ static const char *ein__top_beyond(ein__dtype type, bool largest) {
 }
 
 static bool ein__top_write(ein__top *t) {
-    int64_t cut;
-    bool merge = false;
     if (t->count == 1) {
         ein__top_one(t);
         return true;
     }
-    int cuts = ein__op_in(t->o, 0)->rank < EIN__MAX_RANK ? EIN__TOP_CUTS : 0;  // p is an axis more
-    double time = ein__top_time(t, t->size, cuts, &cut, &merge);
-    if (time > EIN__TOP_PAIRS || t->size > INT32_MAX)
+    bool more = ein__op_in(t->o, 0)->rank < EIN__MAX_RANK;  // pieces and blocks are an axis more
+    ein__top_way w = ein__top_fastest(t, more);
+    if (w.time > EIN__TOP_PAIRS || t->size > INT32_MAX)
         return ein__op_limit(t->o, "k", "%lld from an axis of size %lld: too much to compare",
                              (long long)t->count, (long long)t->size);
-    for (; cut; ein__top_time(t, t->size, --cuts, &cut, &merge)) {
-        int64_t pieces = (t->size + cut - 1) / cut;
-        ein__top_cut(t, (t->size + pieces - 1) / pieces, merge);
-        if (!merge) continue;
-        while (t->size > t->length) ein__top_merge(t);
+    if (w.log) {
+        ein__top_narrow(t, w.log, w.part);
         return true;
     }
-    ein__top_cut(t, t->size, false);
+    int64_t pieces = w.piece ? (t->size + w.piece - 1) / w.piece : 1;
+    ein__top_cut(t, (t->size + pieces - 1) / pieces);
+    while (t->size > t->length) ein__top_merge(t);
     return true;
 }
 

@@ -159,6 +159,7 @@ parts=(
     'merge    -    python3 tests/check_merge.py'
     'norms    -    python3 tests/check_norms.py'
     'places   -    python3 tests/check_places.py'
+    'top      -    python3 tests/check_top.py'
     "integers cuda $python tests/check_integers.py"
     'recurs   -    python3 tests/check_recurrent.py'
     'variants -    python3 tests/check_variants.py'
