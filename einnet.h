@@ -980,6 +980,7 @@ typedef enum {
     EIN__RULE_NEST,
     EIN__RULE_FACTORS,
     EIN__RULE_INLINE,
+    EIN__RULE_SHORT,
     EIN__RULE_SCALE,
     EIN__RULE_TURN,
     EIN__RULE_ROUNDS,
@@ -15082,20 +15083,24 @@ static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
 // Traversal merging: W[i] = g(i), read at E(x), is g(E(x)) where E(x) is in W's box, and 0
 // elsewhere. None when that cannot be written as an expression. Precondition: E gives integers, and
 // where it leaves the box the padding of the read is 0.
-static ein__ex ein__rule_inline(ein_ctx *ctx, ein__val p, const ein__expr *read) {
-    const ein__scope *s = ein__scope_of(ctx, p);
+static ein__ex ein__inline_body(ein_ctx *ctx, const ein__scope *s, ein__ex body,
+                                const ein__expr *read) {
     for (uint32_t i = 0; i < read->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[i]);
         bool inside = f->lo >= 0 && f->hi < s->n[i];
         if (f->q != 1 || (!inside && read->bits)) return (ein__ex){0};
     }
-    ein__ex body = ein__ex_subst(ctx, s->body, read->ix, (int)s->nt);
+    body = ein__ex_subst(ctx, body, read->ix, (int)s->nt);
     for (uint32_t i = 0; body.i && i < read->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[i]);
         if (f->lo < 0 || f->hi >= s->n[i])
             body = ein__ex_when(ctx, read->ix[i], s->n[i], false, body);
     }
     return body;
+}
+static ein__ex ein__rule_inline(ein_ctx *ctx, ein__val p, const ein__expr *read) {
+    const ein__scope *s = ein__scope_of(ctx, p);
+    return ein__inline_body(ctx, s, s->body, read);
 }
 
 enum { EIN__MAX_INLINE = 160 };  // nodes of an inlined body, counted as a tree
@@ -15161,8 +15166,20 @@ static bool ein__repeats(ein_ctx *ctx, const ein__expr *copy) {
     return true;
 }
 
+// Sums that a thread adds up together (pair.c, sums.c), at most; and of how many terms at least if
+// these have work in common: those of windows (strip.c) are no more.
+enum { EIN__SUMS = 4, EIN__COMMON_TERMS = 64 };
+
+// For how many results of reduction `r` a thread may compute what `read` gives once: those along an
+// iterator that it does not have.
+static int64_t ein__computed_for(ein_ctx *ctx, const ein__scope *r, const ein__expr *read) {
+    int64_t n = ein__extent_of(r, ~ein__ex_uses(ctx, ein__ex_of(ctx, read)) & ((1u << r->nt) - 1));
+    bool enough = ein__extent_of(r, ~0u << r->nt) > EIN__COMMON_TERMS;
+    return enough && r->reduce == EIN__R_SUM && n <= EIN__SUMS ? n : 1;
+}
+
 // Whether reduction `self` may compute `p`, each element of which it reads once.
-static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
+static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *r = ein__scope_of(ctx, z->self);
     int64_t volume = ein__extent_of(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
@@ -15175,7 +15192,7 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
         its <= volume / EIN__SMALL_SHARE)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
     if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
-    if (volume > its) return false;
+    if (volume > its * ein__computed_for(ctx, r, read)) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     if (z->uses[old.i] == 2 && !statistic && ein__rule_on(ctx, EIN__RULE_FUSE) &&
         ein__in_place(ctx, z->order, z->self))
@@ -15323,7 +15340,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
         return true;
     }
-    if (z->reduction) return ein__may_reduce(z, old, p);
+    if (z->reduction) return ein__may_reduce(z, old, p, read);
     if (copy && ein__is_pick(ctx, p)) return false;
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
     if (ein__is_reshape_of_pieces(z, p, read)) return false;
@@ -15880,6 +15897,115 @@ static bool ein__is_same_program(ein_ctx *ctx, const ein__val *p, const ein__val
         same = a->scope.i == b->scope.i && a->dtype == b->dtype;
     }
     return same;
+}
+/* ---- short.c ---- */
+// Rule `short`: a sum of few terms, as the square of a distance in space is, that a reduction alone
+// reads, itself or through maps, is written out there,
+//     sum(j) f(R[i,j]), R[i,j] = sum(d in 0:3) g(i,j,d), is sum(j) f(g(i,j,0) + g(i,j,1) +
+//     g(i,j,2)),
+// so that a value as large as all terms of the reduction is neither stored nor loaded.
+
+enum {
+    EIN__SHORT_TERMS = 4,
+    EIN__SHORT_WORK = 32,  // nodes of all terms: about what a store and a load cost
+    EIN__SHORT_MAPS = 4    // between the sum and the reduction
+};
+
+// What writes short sums out: the pass, and the reduction that reads them.
+typedef struct ein__shortener {
+    const ein__pass *z;
+    const ein__scope *s;
+    ein__ex body;  // of it, or of a map in it
+    int maps;      // that the read stands in
+} ein__shortener;
+
+// Whether `v` is a sum of few terms, which are no product of a library's.
+static bool ein__is_short_sum(ein_ctx *ctx, const ein__scope *s) {
+    if (s->reduce != EIN__R_SUM || ein__is_contraction(ctx, s)) return false;
+    int64_t terms = ein__extent_of(s, ~0u << s->nt);
+    return terms > 1 && terms <= EIN__SHORT_TERMS &&
+           terms * ein__ex_size(ctx, s->body) <= EIN__SHORT_WORK &&
+           terms * ein__ex_work(ctx, s->body) <= EIN__SHORT_WORK;
+}
+
+// Whether `body` reads `v` at one place.
+static bool ein__is_read_at_once(ein_ctx *ctx, ein__ex body, ein__val v) {
+    const ein__ex *reads = ein__ex_reads(ctx, body);
+    ein__ex read = {0};
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        if (ein__ex_get(ctx, reads[k])->val != v.i) continue;
+        if (read.i && read.i != reads[k].i) return false;
+        read = reads[k];
+    }
+    return read.i != 0;
+}
+
+// Whether `v`, of `n` elements, which one value alone reads, is a short sum or a map over as many
+// elements of one, through such maps.
+static bool ein__leads_short(const ein__pass *z, ein__val v, int64_t n, int maps) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (!s || ctx->value[v.i].weight_only || ctx->value[v.i].dtype != EIN__F32 ||
+        z->uses[v.i] != 1 || ein__elements(&ctx->value[v.i].shape) != n || ein__is_kept(ctx, v))
+        return false;
+    if (s->reduce != EIN__R_NONE) return ein__is_short_sum(ctx, s);
+    const ein__ex *reads = maps < EIN__SHORT_MAPS ? ein__ex_reads(ctx, s->body) : NULL;
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        ein__val p = {ein__ex_get(ctx, reads[k])->val};
+        if (ein__is_read_at_once(ctx, s->body, p) && ein__leads_short(z, p, n, maps + 1))
+            return true;
+    }
+    return false;
+}
+
+// The terms of `s` added up, in the iterators of its result.
+static ein__ex ein__added_terms(ein_ctx *ctx, const ein__scope *s) {
+    ein__ix at[EIN__MAX_ITERS];
+    ein__ex all = {0};
+    int64_t terms = ein__extent_of(s, ~0u << s->nt);
+    for (uint32_t i = 0; i < s->nt; i++) at[i] = ein__ix_iter(ctx, i, s->n[i]);
+    for (int64_t t = 0; t < terms; t++) {
+        int64_t rest = t;
+        for (uint32_t i = s->nt + s->ns; i-- > s->nt; rest /= s->n[i])
+            at[i] = ein__ix_const(ctx, rest % s->n[i]);
+        ein__ex term = ein__ex_subst(ctx, s->body, at, (int)(s->nt + s->ns));
+        all = all.i ? ein__ex_binary(ctx, EIN__ADD, all, term) : term;
+    }
+    return all;
+}
+
+// A read of a short sum, or of a map that leads to one: what it comes to.
+static ein__ex ein__short_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__shortener *x = user;
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    const ein__val p = {e.val};
+    int64_t n = ein__elements(&ctx->value[p.i].shape);
+    if (ein__extent_of(x->s, ~0u) != n * ein__computed_for(ctx, x->s, &e)) return ex;
+    if (!ein__is_read_at_once(ctx, x->body, p) || !ein__leads_short(x->z, p, n, x->maps)) return ex;
+    const ein__scope *s = ein__scope_of(ctx, p);
+    if (s->reduce != EIN__R_NONE) {
+        ein__ex body = ein__inline_body(ctx, s, ein__added_terms(ctx, s), &e);
+        return body.i ? body : ex;
+    }
+    ein__ex body = ein__rule_inline(ctx, p, &e);
+    ein__shortener inner = {x->z, x->s, body, x->maps + 1};
+    return body.i ? ein__ex_replace_reads(ctx, body, ein__short_read, &inner) : ex;
+}
+
+static ein__val ein__rebuild_short(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope s = *ein__scope_of(ctx, v);
+    ein__ex body = ein__body_now(z, &s);
+    if (!body.i) return (ein__val){0};
+    bool sums = s.reduce != EIN__R_NONE && !ein__is_contraction(ctx, &s) &&
+                !ctx->value[v.i].weight_only && ctx->value[v.i].dtype == EIN__F32;
+    if (!sums) return ein__with_body(z, v, body);
+    ein__shortener x = {z, &s, body, 0};
+    ein__ex written = ein__ex_replace_reads(ctx, body, ein__short_read, &x);
+    if (!written.i) return (ein__val){0};
+    bool fits = ein__ex_size(ctx, written) <= EIN__MAX_INLINE &&
+                ein__operand_count(ctx, written) <= EIN__MAX_ARGS;
+    return ein__with_body(z, v, fits ? written : body);
 }
 /* ---- hoist.c ---- */
 // Sub-expressions that need no input, as values of their own, which are made once, at load: of
@@ -20667,6 +20793,12 @@ EIN__FN ein__skinny_cut ein__skinny_cut_of(ein_ctx *ctx, const ein__skinny *k) {
 // that both of its results for a row are made of the same reads,
 //     t[j,i] = sum(k) ([j == 0] f(x[i,k]) + [j == 1] g(x[i,k])).
 // One pass over the terms then computes both (emit_reduce.c), and the map behind it may read both.
+//
+// Or few results, as coordinates, whose terms have a dear factor in common, that of a distance,
+//     a[i,d] = sum(j) m[j] * (x[j,d] - x[i,d]) / (r[i,j] * sqrt(r[i,j])):
+// one thread has all of them and computes the factor once.
+
+enum { EIN__COMMON_LEAST = 8 };  // instructions in common that are worth it: an exp, a division
 
 // Whether no subscript of a read in `ex` has iterator `slot`.
 static bool ein__is_read_without(ein_ctx *ctx, ein__ex ex, uint32_t slot) {
@@ -20683,11 +20815,68 @@ EIN__FN bool ein__is_pair(ein_ctx *ctx, const ein__scope *s) {
            (ein__ex_uses(ctx, s->body) & 1) && ein__is_read_without(ctx, s->body, 0);
 }
 
-// Whether threads of a reduction `acc` have both sums of a pair, in floats; `out`: what they store,
-// that or a map behind it.
-EIN__FN bool ein__adds_pair(ein_ctx *ctx, ein__val acc, ein__val out) {
-    return ctx->value[acc.i].dtype == EIN__F32 && ctx->value[out.i].dtype == EIN__F32 &&
-           ein__is_pair(ctx, ein__scope_of(ctx, acc));
+// Factor `ex` of a term with quotients of what changes with iterator `slot` by what does not as
+// products with the reciprocal, of which all sums have one: less than two roundings apart.
+static ein__ex ein__common_factors(ein_ctx *ctx, ein__ex ex, uint32_t slot) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
+    bool product = quotient || (e.op == EIN__X_BINARY && e.fn == EIN__MUL) ||
+                   (e.op == EIN__X_UNARY && e.fn == EIN__NEG);
+    if (!product || !(ein__ex_uses(ctx, ex) >> slot & 1)) return ex;
+    for (uint32_t i = 0; i < e.nkid; i++)
+        if (!quotient || !i) e.kid[i] = ein__common_factors(ctx, e.kid[i], slot);
+    if (!quotient || ein__ex_uses(ctx, e.kid[1]) >> slot & 1 || !ein__ex_get(ctx, e.kid[1])->reads)
+        return ein__ex_make(ctx, &e);
+    ein__ex by = ein__ex_binary(ctx, EIN__DIV, ein__ex_const(ctx, 1), e.kid[1]);
+    return ein__ex_binary(ctx, EIN__MUL, e.kid[0], by);
+}
+
+// A term of `s` whose sums along iterator `slot` a thread has together.
+static ein__ex ein__common_term(ein_ctx *ctx, const ein__scope *s, uint32_t slot) {
+    return ein__is_pair(ctx, s) ? s->body : ein__common_factors(ctx, s->body, slot);
+}
+
+// Instructions of `term` that do not change with iterator `slot`.
+static int64_t ein__common_operations(ein_ctx *ctx, ein__ex term, uint32_t slot) {
+    return ein__ex_operations(ctx, term) - ein__operations_along(ctx, term, 1u << slot);
+}
+
+// `body` of the iterators of `s`, of which `slot` has value `j`.
+static ein__ex ein__ex_at(ein_ctx *ctx, const ein__scope *s, ein__ex body, uint32_t slot, int j) {
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i, s->n[i]);
+    map[slot] = ein__ix_const(ctx, j);
+    return ein__ex_subst(ctx, body, map, (int)(s->nt + s->ns));
+}
+
+// How many sums of reduction `s` a thread adds up at once, which iterator `*slot` tells apart. 1:
+// there is none, and `*slot` is no iterator.
+static int ein__sums_together(ein_ctx *ctx, const ein__scope *s, uint32_t *slot) {
+    int64_t most = 0;
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    *slot = EIN__MAX_ITERS;
+    if (s->reduce != EIN__R_SUM || !s->nt || !s->ns) return 1;
+    if (ein__is_pair(ctx, s)) *slot = 0;
+    // Terms that numbers pick are left out (loops.c).
+    bool picks = e->op == EIN__X_SELECT && e->fn == EIN__EQ;
+    if (!*slot) return 2;
+    if (picks || ein__extent_of(s, ~0u << s->nt) <= EIN__COMMON_TERMS) return 1;
+    for (uint32_t i = 0; i < s->nt; i++) {
+        if (s->n[i] < 2 || s->n[i] > EIN__SUMS) continue;
+        int64_t common = ein__common_operations(ctx, ein__common_term(ctx, s, i), i);
+        if (common < EIN__COMMON_LEAST || common * (s->n[i] - 1) <= most) continue;
+        most = common * (s->n[i] - 1);
+        *slot = i;
+    }
+    return most ? (int)s->n[*slot] : 1;
+}
+
+// The same of threads of a reduction `acc`, in floats; `out`: what they store, that or a map behind
+// it.
+EIN__FN int ein__adds_together(ein_ctx *ctx, ein__val acc, ein__val out, uint32_t *slot) {
+    *slot = EIN__MAX_ITERS;
+    if (ctx->value[acc.i].dtype != EIN__F32 || ctx->value[out.i].dtype != EIN__F32) return 1;
+    return ein__sums_together(ctx, ein__scope_of(ctx, acc), slot);
 }
 
 // Whether map `m` is over the box of the pair that `read` reads, at the same row, either sum of it.
@@ -20709,8 +20898,6 @@ EIN__FN bool ein__reads_pair(ein_ctx *ctx, const ein__expr *read, const ein__sco
 // with the gates of a recurrent cell in R, or both halves of a gated linear unit. The first values
 // of such a step are R and, where there is one, the map G behind it that was stored instead; then
 // come the maps (plan/finish.c).
-
-enum { EIN__SUMS = 4 };  // of an output, at most
 
 typedef struct ein__finish {
     int n, nas;
@@ -20917,14 +21104,16 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
 
-// Results that are added up by threads of their own: of a pair both by the same ones.
+// Results that are added up by threads of their own: those added up together count once.
 static int64_t ein__results_of(ein_ctx *ctx, const ein__scope *s) {
-    return ein__outputs_of(s) / (ein__is_pair(ctx, s) ? 2 : 1);
+    uint32_t slot;
+    return ein__outputs_of(s) / ein__sums_together(ctx, s, &slot);
 }
 
 // The same where it is known what is stored of reduction `acc`.
 static int64_t ein__added_apart(ein_ctx *ctx, ein__val acc, ein__val out) {
-    return ein__outputs_of(ein__scope_of(ctx, acc)) / (ein__adds_pair(ctx, acc, out) ? 2 : 1);
+    uint32_t slot;
+    return ein__outputs_of(ein__scope_of(ctx, acc)) / ein__adds_together(ctx, acc, out, &slot);
 }
 
 // Whether warps rather than threads have an output each, of so many with so many terms.
@@ -21080,14 +21269,17 @@ typedef struct ein__kernel {
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
 
-// How many neighbours along iterators `from` to `to` - 1 of `s` read neighbouring elements by `e`.
+// How many neighbours along iterators `from` to `to` - 1 of `s` read neighbouring elements by `e`:
+// not along what tells sums apart that a thread has together.
 static int64_t ein__run_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t from,
                            uint32_t to) {
     int64_t run = 1;
+    uint32_t apart;
+    (void)ein__sums_together(ctx, s, &apart);
     for (bool more = true; more;) {
         more = false;
         for (uint32_t i = from; i < to && !more; i++)
-            if (s->n[i] > 1 && ein__read_step(ctx, e, i) == run) {
+            if (s->n[i] > 1 && i != apart && ein__read_step(ctx, e, i) == run) {
                 run = ein__times(run, s->n[i]);
                 more = true;
             }
@@ -21130,12 +21322,14 @@ static const ein__expr *ein__leading_read(ein_ctx *ctx, const ein__scope *s) {
     const ein__expr *largest = ein__largest_read(ctx, s);
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool product = ein__is_contraction(ctx, s);
+    uint32_t apart;
+    (void)ein__sums_together(ctx, s, &apart);
     for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
         const ein__expr *e = ein__ex_get(ctx, reads[r]);
         if (product && !ctx->value[e->val].weight_only) continue;
         if (ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_OUTPUTS) continue;
         for (uint32_t i = 0; i < s->nt; i++)
-            if (s->n[i] > 1 && ein__read_step(ctx, e, i) == 1 &&
+            if (s->n[i] > 1 && i != apart && ein__read_step(ctx, e, i) == 1 &&
                 ein__read_step(ctx, largest, i) == 0 && ein__is_side_by_side(ctx, s, i))
                 return e;
     }
@@ -22250,6 +22444,40 @@ static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const e
     return k->kind == EIN__K_MAP ? each + ein__digit_operations(ctx, s) : each;
 }
 
+// What loops of reductions take for `flop` operations on terms of `s`, at the rate of loops whose
+// terms are loaded for a multiply-add (roofline.c), or at that of maps with what the loads take
+// beside: those of two are the difference for a multiply-add.
+static int64_t ein__loops_ps(ein_ctx *ctx, const ein__scope *s, int64_t flop) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const int64_t *share = ein__math_share;
+    int64_t ps = ein__math_ps(g, flop, share[EIN__E_LOOPS]);
+    int64_t terms = ein__bounded(ctx, s, ein__extent_of(s, ~0u));
+    int64_t loads = ein__times(terms, (int64_t)arrlen(ein__ex_reads(ctx, s->body)));
+    int64_t each =
+        ein__math_ps(g, loads, share[EIN__E_LOOPS]) - ein__math_ps(g, loads, share[EIN__E_MAP]);
+    return ein__least(ps, ein__plus(ein__math_ps(g, flop, share[EIN__E_MAP]), each));
+}
+
+// The kernel of sums that threads have together as one of as many results as threads add up, whose
+// terms, in `whole`, are those of all of them. False: it is none.
+static bool ein__together_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel *all,
+                                 ein__scope *whole) {
+    uint32_t slot;
+    const ein__scope *s = k->s[0];
+    if (k->kind != EIN__K_REDUCE || k->finished || ein__is_pair(ctx, s)) return false;
+    int sums = ein__sums_together(ctx, s, &slot);
+    if (sums == 1) return false;
+    ein__ex term = ein__common_term(ctx, s, slot);
+    *whole = *s;
+    *all = *k;
+    all->s[0] = whole;
+    whole->n[slot] = 1;
+    whole->body = ein__ex_at(ctx, s, term, slot, 0);
+    for (int j = 1; j < sums; j++)
+        whole->body = ein__ex_binary(ctx, EIN__ADD, whole->body, ein__ex_at(ctx, s, term, slot, j));
+    return true;
+}
+
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results; one
 // whose warps pick terms as the loops that parts of kernels have instead. Arithmetic that stays
 // below the intensity threshold (operations an element read or written, EinNet's test of what may
@@ -22257,11 +22485,12 @@ static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const e
 static ein__work ein__work_of(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
-    ein__kernel map;
-    ein__scope along;
+    ein__kernel map, all;
+    ein__scope along, whole;
     bool terms = false, halves = k->size == 2 && ctx->desc.math == EIN_MATH_FP16;
     *parts = 1;
     if (ein__running_kernel(ctx, k, &map, &along, &w.chain_ps)) k = &map;
+    else if (ein__together_kernel(ctx, k, &all, &whole)) k = &all;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
     ein__skinny skinny;
@@ -22303,7 +22532,9 @@ static ein__work ein__work_of(ein_ctx *ctx, const ein__kernel *k, int *parts) {
         flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
     }
     if (flop > ein__times(elements, threshold))
-        w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
+        w.math_ps = ein__plus(w.math_ps, kind == EIN__E_LOOPS
+                                             ? ein__loops_ps(ctx, k->s[0], flop)
+                                             : ein__math_ps(g, flop, ein__math_share[kind]));
     if (kind == EIN__E_LOOPS) {
         int lane = ein__kernel_lane(ctx, k, &terms);
         w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
@@ -26250,13 +26481,15 @@ static int ein__ended_members(ein__selector *z, ein__val last, ein__val *list) {
     const ein__scope *s = ein__scope_of(ctx, last);
     ein__scope box;
     int n = 0, reductions = s->reduce != EIN__R_NONE;
+    uint32_t apart;
     if (ctx->value[last.i].dtype > EIN__BF16 || !ein__ended_rows(ctx, last, &box)) return 0;
-    if (reductions && (ein__is_contraction(ctx, s) || ein__is_pair(ctx, s))) return 0;
+    if (reductions && (ein__is_contraction(ctx, s) || ein__sums_together(ctx, s, &apart) > 1))
+        return 0;
     if (!ein__row_collect(z, last, &box, s->nt, list, &n) || !ein__row_closed(z, last, list, n))
         return 0;
     for (int k = 0; k < n; k++) {
         const ein__scope *r = ein__scope_of(ctx, list[k]);
-        if (ctx->value[list[k].i].dtype > EIN__BF16 || ein__is_pair(ctx, r) ||
+        if (ctx->value[list[k].i].dtype > EIN__BF16 || ein__sums_together(ctx, r, &apart) > 1 ||
             z->home[list[k].i].i != list[k].i)
             return 0;
     }
@@ -28326,7 +28559,8 @@ static bool ein__may_end(const ein__selector *z, const ein__ended *c, const ein_
     if (r->reduce == EIN__R_NONE) return !ein__joins(ctx, p);
     int64_t rows = ein__outputs_of(s), terms = ein__terms_of(s);
     if (ein__outputs_of(r) < rows && !ein__is_threads_row(rows, terms)) return false;
-    return ein__terms_of(r) == terms && !ein__is_pair(ctx, r) &&
+    uint32_t apart;
+    return ein__terms_of(r) == terms && ein__sums_together(ctx, r, &apart) == 1 &&
            (!ein__is_contraction(ctx, r) || ein__is_square(ctx, r));
 }
 
@@ -28422,11 +28656,12 @@ static int64_t ein__ended_cost(const ein__selector *z, ein__ended *c) {
 static bool ein__ended_choose(const ein__selector *z, ein__val v, ein__ended *c) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
+    uint32_t apart;
     *c = (ein__ended){.v = v};
     if (!s || s->reduce == EIN__R_NONE || s->ns == 0 || ctx->value[v.i].weight_only ||
-        ein__is_kept(ctx, v) || ein__is_pair(ctx, s) || ctx->value[v.i].dtype > EIN__BF16 ||
-        z->kind[z->home[v.i].i] != EIN__K_REDUCE || ein__terms_of(s) > EIN__ENDED_TERMS ||
-        ein__norm_ahead(ctx, v))
+        ein__is_kept(ctx, v) || ein__sums_together(ctx, s, &apart) > 1 ||
+        ctx->value[v.i].dtype > EIN__BF16 || z->kind[z->home[v.i].i] != EIN__K_REDUCE ||
+        ein__terms_of(s) > EIN__ENDED_TERMS || ein__norm_ahead(ctx, v))
         return false;
     if (z->home[v.i].i != v.i) c->map = z->home[v.i];
     for (bool again = true; again;) {
@@ -32681,6 +32916,9 @@ static const ein__rule ein__rules[] = {
     // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
     [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_inline},
+    // sum(y) f(V[y]), V[i] = sum(r in 0:3) g(i,r), is sum(y) f(g(y,0) + g(y,1) + g(y,2))
+    [EIN__RULE_SHORT] = {"short", "short sums written out where they are read", EIN__ON_PROGRAM,
+                         .rewrite = ein__rebuild_short},
     // alpha[f] * sum(y) x[y] w[f,y] is sum(y) x[y] (alpha[f] * w[f,y])
     [EIN__RULE_SCALE] = {"scale", "factors folded into weights", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_scales},
@@ -39272,13 +39510,14 @@ static bool ein__is_running(ein_ctx *ctx, const ein__step *s, uint32_t *t) {
 }
 
 // Whether iterator `t` of the step's first value is one of a tile's axes, or threads go along it or
-// have both of its values.
+// have all of its values.
 static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
     ein__basis b;
     uint32_t along;
     bool tiled = false;
     if (ein__is_running(ctx, s, &along)) return along == t;
-    if (s->kind == EIN__K_REDUCE) return !t && ein__adds_pair(ctx, s->val[0], s->out);
+    if (s->kind == EIN__K_REDUCE)
+        return ein__adds_together(ctx, s->val[0], s->out, &along) > 1 && along == t;
     if (s->kind != EIN__K_BASIS || !ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         return false;
     for (int k = 0; k < b.n; k++) tiled |= b.axis[k].slot == t;
@@ -40870,7 +41109,8 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     // behind makes of them.
     bool whole = ctx->value[step->val[0].i].dtype > EIN__BF16;
     int64_t each = step->kind == EIN__K_PLACE ? 16 : whole ? 8 : 4;
-    if (ein__adds_pair(ctx, step->val[0], step->out)) each *= 2;
+    uint32_t slot;
+    each *= ein__adds_together(ctx, step->val[0], step->out, &slot);
     step->workspace = ein__times(sums, each);
 }
 
@@ -47517,6 +47757,7 @@ static const char *const ein__tmpl_reduce_block[] = {
     "//@key start     this thread's first term",
     "//@key stride    threads that share the terms",
     "//@key parts     blocks that share the terms of an output; empty: one",
+    "//@key load      the sum of one of them",
     "static __global__ void __launch_bounds__(256) $name($params) {  // $outputs blocks",
     "    __shared__ $T part[8];",
     "    //@if index",
@@ -47538,7 +47779,7 @@ static const char *const ein__tmpl_reduce_block[] = {
     "    if (threadIdx.x == 0u) sums[blockIdx.x] = acc;",
     "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
     "    acc = $identity;",
-    "    if (threadIdx.x < $parts) acc = __ldcg(&sums[blockIdx.x / $parts * $parts + threadIdx.x]);",
+    "    if (threadIdx.x < $parts) acc = $load;",
     "    acc = $whole;",
     "    //@end",
     "    if (threadIdx.x == 0u) {",
@@ -47566,6 +47807,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "//@key stride    threads that share the terms",
     "//@key ahead     terms of a thread whose loads are on their way together",
     "//@key parts     blocks that share the terms of an output; empty: one",
+    "//@key load      the sum of one of them",
     "//@key add       acc combined with other",
     "static __global__ void __launch_bounds__(256) $name($params) {",
     "    __shared__ $T part[8][32];",
@@ -47599,7 +47841,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
     "    acc = $identity;",
     "    for (unsigned p = threadIdx.y; p < $parts; p += 8u) {",
-    "        const $T other = __ldcg(&sums[(blockIdx.x / $parts * $parts + p) * 32u]);",
+    "        const $T other = $load;",
     "        $add;",
     "    }",
     "    part[threadIdx.y][threadIdx.x] = acc;",
@@ -54080,8 +54322,8 @@ static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size
     return s;
 }
 /* ---- emit_sums.c ---- */
-// The sums that a thread of a reduction keeps: one, two made of the same reads (pair.c), or those
-// that the maps behind the reduction finish (sums.c).
+// The sums that a thread of a reduction keeps: one, several whose terms have much in common
+// (pair.c), or those that the maps behind the reduction finish (sums.c).
 
 static const char *ein__kidentity(ein__kgen *g, ein__red r) {
     bool whole = g->num == EIN__NUM_INT;
@@ -54183,8 +54425,8 @@ typedef struct ein__kred {
     ein__red reduce;
     int sums;                     // of an output, 1: one; of several ...
     ein__ex term[EIN__SUMS];      // ... the terms of each
-    bool pair;                    // they are a pair (pair.c), whose results are ...
-    ein__ex last[2];              // ... these
+    uint32_t slot;                // the iterator that tells them apart (pair.c), or none
+    ein__ex last[EIN__SUMS];      // then: what is stored of each
     ptrdiff_t row[EIN__CHAINED];  // of the scan: where maps that finish sums are stored
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     int own;      // of the last of `s` a thread that shares terms has loops of its own
@@ -54221,36 +54463,28 @@ static void ein__ksort_reduction(ein__kred *r) {
     }
 }
 
-// `body` of the iterators of `s`, the first of which has value `j`.
-static ein__ex ein__kred_half(ein_ctx *ctx, const ein__scope *s, ein__ex body, int j) {
-    ein__ix map[EIN__MAX_ITERS];
-    map[0] = ein__ix_const(ctx, j);
-    for (uint32_t i = 1; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i, s->n[i]);
-    return ein__ex_subst(ctx, body, map, (int)(s->nt + s->ns));
-}
-
-// Takes from a reduction to pairs of sums the iterator that says which: every thread has both, for
-// which the epilogue reads them by name. Before anything is counted.
-static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
+// Takes from a reduction to sums that threads have together the iterator that says which: the
+// epilogue reads them by name. Before anything is counted.
+static void ein__kred_together(ein__kgen *g, ein__kred *r, const ein__scope *s) {
     ein_ctx *ctx = g->ctx;
     ein__ix ix[EIN__MAX_RANK];
     int n = 0;
-    r->pair = !g->naive && ein__adds_pair(ctx, r->acc, r->out);
-    if (!r->pair) return;
-    r->sums = 2;
+    r->sums = g->naive ? 1 : ein__adds_together(ctx, r->acc, r->out, &r->slot);
+    if (r->sums == 1) return;
     for (int i = 0; i < r->nt; i++)
-        if (r->t[i]) r->t[n++] = r->t[i];
+        if (r->t[i] != (int)r->slot) r->t[n++] = r->t[i];
     r->nt = n;
-    g->slot[0].gone = true;
-    for (uint32_t k = 1; k < s->nt; k++) ix[k] = ein__ix_iter(ctx, k, s->n[k]);
-    for (int j = 0; j < 2; j++) {
-        ix[0] = ein__ix_const(ctx, j);
+    g->slot[r->slot].gone = true;
+    ein__ex term = ein__common_term(ctx, s, r->slot);
+    for (uint32_t k = 0; k < s->nt; k++) ix[k] = ein__ix_iter(ctx, k, s->n[k]);
+    for (int j = 0; j < r->sums; j++) {
+        ix[r->slot] = ein__ix_const(ctx, j);
         ein__ex read = ein__ex_read(ctx, r->acc, 0, ix, (int)s->nt);
         g->over[g->nover].ex = read;
         g->over[g->nover++].text = (ein__ktext){ein__ksum[j], EIN__PRIMARY, 0};
-        r->term[j] = ein__kred_half(ctx, s, s->body, j);
+        r->term[j] = ein__ex_at(ctx, s, term, r->slot, j);
         bool map = r->out.i != r->acc.i;
-        r->last[j] = map ? ein__kred_half(ctx, s, ein__kbody(g, r->out), j) : read;
+        r->last[j] = map ? ein__ex_at(ctx, s, ein__kbody(g, r->out), r->slot, j) : read;
     }
 }
 
@@ -54341,7 +54575,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
         r.scan.used |= slots;
     }
     r.nt = ein__korder(g, r.out, r.t);
-    if (!w && !step->sums) ein__kred_pair(g, &r, s);
+    if (!w && !step->sums) ein__kred_together(g, &r, s);
     ein__ksort_reduction(&r);
     r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
     ein__kslices_first(g, r.t, r.nt);
@@ -54399,18 +54633,18 @@ static void ein__kred_finish_parts(ein__kgen *g, ein__kred *r, const ein__step *
     g->vec = vec;
 }
 
-// Fills the parts of a reduction to pairs, whose levels are set.
-static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
+// Fills the parts of a reduction to sums that threads have together, whose levels are set.
+static void ein__kred_together_parts(ein__kgen *g, ein__kred *r) {
     int vec = g->vec;
+    ein__ktext value[EIN__SUMS];
     ein__kred_terms(g, r);
     g->vec_slot = -1;
     g->vec = 1;
     g->post = &r->post;
-    for (int j = 0; j < 2; j++) ein__kcount(g, r->last[j]);
-    ein__ktext value[2];
-    for (int j = 0; j < 2; j++) value[j] = ein__kvalue(g, r->last[j], 0);
-    for (int j = 0; j < 2; j++) {
-        g->plane = j * ein__kstride(g, r->out, 0);
+    for (int j = 0; j < r->sums; j++) ein__kcount(g, r->last[j]);
+    for (int j = 0; j < r->sums; j++) value[j] = ein__kvalue(g, r->last[j], 0);
+    for (int j = 0; j < r->sums; j++) {
+        g->plane = j * ein__kstride(g, r->out, r->slot);
         ein__kstore(g, &r->store, r->out, &r->scan, &value[j]);
     }
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
@@ -54455,8 +54689,8 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     for (int i = 0; i < r->ns; i++)
         g->slot[r->s[i]].level = levels ? i + 1 : 1 + (int)ein__most(i + 1 + r->own - r->ns, 0);
     if (step->sums) ein__kred_finish_parts(g, r, step);
-    else if (r->pair) ein__kred_pair_parts(g, r);
-    if (step->sums || r->pair) return;
+    else if (r->sums > 1) ein__kred_together_parts(g, r);
+    if (step->sums || r->sums > 1) return;
     ein__ex body = ein__kbody(g, r->acc);
     ein__kcount(g, body);
     bool terms = false;
@@ -54754,6 +54988,16 @@ static void ein__kshare_keys(ein__kgen *g, ein__kshare how, int parts, ein__key 
     keys[3] = (ein__key){"parts", parts > 1 ? ein__namef(c, "%du", parts) : ""};
 }
 
+// What a thread loads of another block's sums: three words are not loaded at once.
+static const char *ein__kshare_load(ein__kgen *g, const ein__kred *r, bool column, int parts) {
+    ein_ctx *c = g->ctx;
+    const char *at = ein__namef(c, "blockIdx.x / %du * %du", parts, parts);
+    at = column ? ein__namef(c, "sums[(%s + p) * 32u]", at)
+                : ein__namef(c, "sums[%s + threadIdx.x]", at);
+    return r->sums == 3 ? ein__ksums_each(g, r->sums, at, "__ldcg(&", ")")
+                        : ein__namef(c, "__ldcg(&%s)", at);
+}
+
 enum { EIN__COLUMN_KEYS = 3 };
 
 // How a column's threads put their sums together, and how many terms they load ahead.
@@ -54791,7 +55035,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     ein__kdecompose(g, &terms, r->s, outer, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__kloops(g, &terms, r->s + outer, r->own, 2, r->core.s);
-    ein__key keys[23] = {
+    ein__key keys[24] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
@@ -54815,6 +55059,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     } else {
         ein__kshare_keys(g, how, parts, keys + n);
         n += EIN__SHARE_KEYS;
+        keys[n++] = (ein__key){"load", ein__kshare_load(g, r, column, parts)};
     }
     if (column) {
         ein__kcolumn_keys(g, r, keys + n);

@@ -47,6 +47,7 @@
 #include "prepare/copies.c"
 #include "prepare/program.c"
 #include "prepare/fold.c"
+#include "prepare/short.c"
 #include "prepare/hoist.c"
 #include "prepare/nest.c"
 #include "prepare/prepare.c"

@@ -607,6 +607,7 @@ typedef enum {
     EIN__RULE_NEST,
     EIN__RULE_FACTORS,
     EIN__RULE_INLINE,
+    EIN__RULE_SHORT,
     EIN__RULE_SCALE,
     EIN__RULE_TURN,
     EIN__RULE_ROUNDS,

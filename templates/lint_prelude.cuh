@@ -155,9 +155,11 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $stride 1024u
 #endif
 #ifdef LINT_reduce_block
+#define $load __ldcg(&sums[blockIdx.x / 4u * 4u + threadIdx.x])
 #define $start blockIdx.x % 4u * 256u + threadIdx.x
 #endif
 #ifdef LINT_reduce_column
+#define $load __ldcg(&sums[(blockIdx.x / 4u * 4u + p) * 32u])
 #define $start blockIdx.x % 4u * 256u + threadIdx.y
 #endif
 #define $after (void)0

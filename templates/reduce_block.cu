@@ -15,6 +15,7 @@
 //@key start     this thread's first term
 //@key stride    threads that share the terms
 //@key parts     blocks that share the terms of an output; empty: one
+//@key load      the sum of one of them
 static __global__ void __launch_bounds__(256) $name($params) {  // $outputs blocks
     __shared__ $T part[8];
     //@if index
@@ -36,7 +37,7 @@ static __global__ void __launch_bounds__(256) $name($params) {  // $outputs bloc
     if (threadIdx.x == 0u) sums[blockIdx.x] = acc;
     if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
     acc = $identity;
-    if (threadIdx.x < $parts) acc = __ldcg(&sums[blockIdx.x / $parts * $parts + threadIdx.x]);
+    if (threadIdx.x < $parts) acc = $load;
     acc = $whole;
     //@end
     if (threadIdx.x == 0u) {

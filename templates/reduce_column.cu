@@ -16,6 +16,7 @@
 //@key stride    threads that share the terms
 //@key ahead     terms of a thread whose loads are on their way together
 //@key parts     blocks that share the terms of an output; empty: one
+//@key load      the sum of one of them
 //@key add       acc combined with other
 static __global__ void __launch_bounds__(256) $name($params) {
     __shared__ $T part[8][32];
@@ -49,7 +50,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
     acc = $identity;
     for (unsigned p = threadIdx.y; p < $parts; p += 8u) {
-        const $T other = __ldcg(&sums[(blockIdx.x / $parts * $parts + p) * 32u]);
+        const $T other = $load;
         $add;
     }
     part[threadIdx.y][threadIdx.x] = acc;

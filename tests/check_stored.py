@@ -39,6 +39,13 @@ CASES = (
     ("little at two places", 1000, "a[i,j] = 2 * x[i,j] + 1\ny[i,j] = a[i,j] * a[i,(j+1)%N]"
      " where j in 0:N", 1),
     ("functions at one place", 1000, LONG + "y[i,j] = a[i,j] + x[j,i]", 1),
+    ("a sum of few terms in one of many", 300, "r[i,j] = sum(d) (x[i,d] - x[j,d]) *"
+     " (x[i,d] - x[j,d]) where i in 0:N, j in 0:N, d in 0:3\n"
+     "y[i,c] = sum(j) (x[j,c] - x[i,c]) / (0.1 + r[i,j] * sqrt(r[i,j])) where c in 0:3", 1),
+    ("through a map", 300, "r[i,j] = sum(d) abs(x[i,d] - x[j,d]) where d in 0:4\n"
+     "w[i,j] = exp(-r[i,j])\ny[i] = max(j) w[i,j] * x[i,j]", 1),
+    ("a sum of more terms", 200, "r[i,j] = sum(d) abs(x[i,d] - x[j,d])\n"
+     "y[i] = max(j) r[i,j] * x[i,j]", 2),
     ("each element once", 1000, LONG + "y[i,j] = a[2*i,j] + a[2*i+1,j] where i in 0:N/2", 1),
 )
 
@@ -63,6 +70,15 @@ def last_kernel(text):
     return kind, re.search(r"k_%s_%s\([^;{]*{(.*?)^}" % (kind, name), text, re.M | re.S).group(1)
 
 
+# What is tested, columns of the result, its terms, and how many exponentials the kernel has.
+TOGETHER = (
+    ("of three columns", 3, "exp(x[i,j]) * (u[j,c] - u[i,c])", 1),
+    ("in a divisor", 2, "u[j,c] * u[i,c] / (1 + exp(x[i,j]))", 1),
+    ("with what is of one", 4, "exp(x[i,j]) * exp(u[j,c])", 5),
+    ("of many columns", 5, "exp(x[i,j]) * (u[j,c] - u[i,c])", 1),
+)
+
+
 def main():
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
@@ -80,6 +96,13 @@ def main():
             kind, body = last_kernel(harness.emit(folder, path))
             checks.expect(name + ": kernel", want, kind)
             checks.check(name + ": not computed", not never or never not in body, body)
+        for name, columns, terms, want in TOGETHER:
+            with open(path, "w") as file:
+                file.write("ein 1\nmodel together\ninput x: f32[300,300]\ninput u: f32[300,%d]\n"
+                           "output y\ny[i,c] = sum(j) %s\n" % (columns, terms))
+            _, body = last_kernel(harness.emit(folder, path))
+            checks.expect(name + ": once a thread", want, body.count("expf("))
+            checks.expect(name + ": together", columns < 5, "float%d acc" % columns in body)
     return checks.finish()
 
 

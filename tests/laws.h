@@ -411,6 +411,32 @@ static sides law_rounds(ein_ctx *ctx, ein__val unused) {
     return law_pass(ctx, new_scope(ctx, "m", EIN__R_NONE, 2, 0, n, sum), EIN__RULE_ROUNDS);
 }
 
+// A sum of few terms, itself or through a map, in terms that a result's second iterator is in too.
+static sides law_short(ein_ctx *ctx, ein__val unused) {
+    static const int of_row[] = {0, 2}, of_term[] = {1, 2}, of_coordinate[] = {1, 2};
+    int64_t few = random_in(1, 5), n[3] = {random_in(1, 4), random_in(60, 70), few};
+    int64_t m[3] = {n[0], random_in(1, 5), n[1]}, coordinates = m[1];
+    (void)unused;
+    ein__ex apart = ein__ex_binary(ctx, EIN__SUB, factor_read(ctx, n, of_row, 2),
+                                   factor_read(ctx, n, of_term, 2));
+    ein__val r = new_scope(ctx, "r", EIN__R_SUM, 2, 1, n, ein__ex_unary(ctx, EIN__SQUARE, apart));
+    ein__ix at[2] = {ein__ix_iter(ctx, 0, n[0]), ein__ix_iter(ctx, 1, n[1])};
+    ein__ix by[2] = {at[0], ein__ix_iter(ctx, 2, m[2])};
+    if (!r.i) return NO_SIDES;
+    if (random_in(0, 1)) {
+        ein__ex w = ein__ex_unary(ctx, EIN__EXP, ein__ex_read(ctx, r, 0, at, 2));
+        r = new_scope(ctx, "w", EIN__R_NONE, 2, 0, n, w);
+    }
+    if (random_in(0, 1)) by[1] = ein__ix_addc(ctx, by[1], random_in(-1, 1));
+    ein__ex weight = ein__ex_read(ctx, r, 0, by, 2);
+    ein__ex x = ein__ex_binary(ctx, EIN__ADD, factor_read(ctx, m, of_coordinate, 2),
+                               ein__ex_const(ctx, 0.5));
+    if (coordinates == 1 && random_in(0, 1)) x = ein__ex_const(ctx, 2);
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, weight, x);
+    ein__red how = random_in(0, 2) ? EIN__R_SUM : EIN__R_MAX;
+    return law_pass(ctx, new_scope(ctx, "y", how, 2, 1, m, body), EIN__RULE_SHORT);
+}
+
 static ein__val as_it_is(ein__pass *z, ein__val before) {
     (void)z;
     return before;
@@ -833,30 +859,18 @@ typedef struct law {
     sides (*of)(ein_ctx *ctx, ein__val contraction);
 } law;
 static const law laws[] = {
-    {EIN__RULE_SUBSTITUTE, law_substitute},
-    {EIN__RULE_TIGHTEN, law_tighten},
-    {EIN__RULE_RELAX, law_relax},
-    {EIN__RULE_INLINE, law_inline},
-    {EIN__RULE_SCALE, law_scale},
-    {EIN__RULE_HOIST, law_hoist},
-    {EIN__RULE_PREFIX, law_prefix},
-    {EIN__RULE_MERGE, law_merge},
-    {EIN__RULE_MATCH, law_match},
-    {EIN__RULE_FUSE, law_fuse},
-    {EIN__RULE_ONLINE, law_online},
-    {EIN__RULE_NORM, law_norm},
-    {EIN__RULE_KERNEL, law_kernel},
-    {EIN__RULE_NEST, law_nest},
-    {EIN__RULE_FACTORS, law_factors},
-    {EIN__RULE_TURN, law_turn},
-    {EIN__RULE_ROUNDS, law_rounds},
-    {EIN__RULE_DISTRIBUTE, law_distribute},
-    {EIN__RULE_COLLECT, law_collect},
-    {EIN__RULE_APART, law_apart},
-    {EIN__RULE_REPEATS, law_repeats},
-    {EIN__RULE_LINEAR, law_linear},
-    {EIN__RULE_NEEDED, law_needed},
-    {EIN__RULE_SEPARATE, law_separate},
-    {EIN__RULE_GATE, law_gate},
+    {EIN__RULE_SUBSTITUTE, law_substitute}, {EIN__RULE_TIGHTEN, law_tighten},
+    {EIN__RULE_RELAX, law_relax},           {EIN__RULE_INLINE, law_inline},
+    {EIN__RULE_SCALE, law_scale},           {EIN__RULE_HOIST, law_hoist},
+    {EIN__RULE_PREFIX, law_prefix},         {EIN__RULE_MERGE, law_merge},
+    {EIN__RULE_MATCH, law_match},           {EIN__RULE_FUSE, law_fuse},
+    {EIN__RULE_ONLINE, law_online},         {EIN__RULE_NORM, law_norm},
+    {EIN__RULE_KERNEL, law_kernel},         {EIN__RULE_NEST, law_nest},
+    {EIN__RULE_FACTORS, law_factors},       {EIN__RULE_TURN, law_turn},
+    {EIN__RULE_ROUNDS, law_rounds},         {EIN__RULE_SHORT, law_short},
+    {EIN__RULE_DISTRIBUTE, law_distribute}, {EIN__RULE_COLLECT, law_collect},
+    {EIN__RULE_APART, law_apart},           {EIN__RULE_REPEATS, law_repeats},
+    {EIN__RULE_LINEAR, law_linear},         {EIN__RULE_NEEDED, law_needed},
+    {EIN__RULE_SEPARATE, law_separate},     {EIN__RULE_GATE, law_gate},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

@@ -327,6 +327,40 @@ static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const e
     return k->kind == EIN__K_MAP ? each + ein__digit_operations(ctx, s) : each;
 }
 
+// What loops of reductions take for `flop` operations on terms of `s`, at the rate of loops whose
+// terms are loaded for a multiply-add (roofline.c), or at that of maps with what the loads take
+// beside: those of two are the difference for a multiply-add.
+static int64_t ein__loops_ps(ein_ctx *ctx, const ein__scope *s, int64_t flop) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const int64_t *share = ein__math_share;
+    int64_t ps = ein__math_ps(g, flop, share[EIN__E_LOOPS]);
+    int64_t terms = ein__bounded(ctx, s, ein__extent_of(s, ~0u));
+    int64_t loads = ein__times(terms, (int64_t)arrlen(ein__ex_reads(ctx, s->body)));
+    int64_t each =
+        ein__math_ps(g, loads, share[EIN__E_LOOPS]) - ein__math_ps(g, loads, share[EIN__E_MAP]);
+    return ein__least(ps, ein__plus(ein__math_ps(g, flop, share[EIN__E_MAP]), each));
+}
+
+// The kernel of sums that threads have together as one of as many results as threads add up, whose
+// terms, in `whole`, are those of all of them. False: it is none.
+static bool ein__together_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel *all,
+                                 ein__scope *whole) {
+    uint32_t slot;
+    const ein__scope *s = k->s[0];
+    if (k->kind != EIN__K_REDUCE || k->finished || ein__is_pair(ctx, s)) return false;
+    int sums = ein__sums_together(ctx, s, &slot);
+    if (sums == 1) return false;
+    ein__ex term = ein__common_term(ctx, s, slot);
+    *whole = *s;
+    *all = *k;
+    all->s[0] = whole;
+    whole->n[slot] = 1;
+    whole->body = ein__ex_at(ctx, s, term, slot, 0);
+    for (int j = 1; j < sums; j++)
+        whole->body = ein__ex_binary(ctx, EIN__ADD, whole->body, ein__ex_at(ctx, s, term, slot, j));
+    return true;
+}
+
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results; one
 // whose warps pick terms as the loops that parts of kernels have instead. Arithmetic that stays
 // below the intensity threshold (operations an element read or written, EinNet's test of what may
@@ -334,11 +368,12 @@ static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const e
 static ein__work ein__work_of(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
-    ein__kernel map;
-    ein__scope along;
+    ein__kernel map, all;
+    ein__scope along, whole;
     bool terms = false, halves = k->size == 2 && ctx->desc.math == EIN_MATH_FP16;
     *parts = 1;
     if (ein__running_kernel(ctx, k, &map, &along, &w.chain_ps)) k = &map;
+    else if (ein__together_kernel(ctx, k, &all, &whole)) k = &all;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
     ein__skinny skinny;
@@ -380,7 +415,9 @@ static ein__work ein__work_of(ein_ctx *ctx, const ein__kernel *k, int *parts) {
         flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
     }
     if (flop > ein__times(elements, threshold))
-        w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
+        w.math_ps = ein__plus(w.math_ps, kind == EIN__E_LOOPS
+                                             ? ein__loops_ps(ctx, k->s[0], flop)
+                                             : ein__math_ps(g, flop, ein__math_share[kind]));
     if (kind == EIN__E_LOOPS) {
         int lane = ein__kernel_lane(ctx, k, &terms);
         w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));

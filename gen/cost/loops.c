@@ -19,14 +19,17 @@ typedef struct ein__kernel {
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
 
-// How many neighbours along iterators `from` to `to` - 1 of `s` read neighbouring elements by `e`.
+// How many neighbours along iterators `from` to `to` - 1 of `s` read neighbouring elements by `e`:
+// not along what tells sums apart that a thread has together.
 static int64_t ein__run_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t from,
                            uint32_t to) {
     int64_t run = 1;
+    uint32_t apart;
+    (void)ein__sums_together(ctx, s, &apart);
     for (bool more = true; more;) {
         more = false;
         for (uint32_t i = from; i < to && !more; i++)
-            if (s->n[i] > 1 && ein__read_step(ctx, e, i) == run) {
+            if (s->n[i] > 1 && i != apart && ein__read_step(ctx, e, i) == run) {
                 run = ein__times(run, s->n[i]);
                 more = true;
             }
@@ -69,12 +72,14 @@ static const ein__expr *ein__leading_read(ein_ctx *ctx, const ein__scope *s) {
     const ein__expr *largest = ein__largest_read(ctx, s);
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool product = ein__is_contraction(ctx, s);
+    uint32_t apart;
+    (void)ein__sums_together(ctx, s, &apart);
     for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
         const ein__expr *e = ein__ex_get(ctx, reads[r]);
         if (product && !ctx->value[e->val].weight_only) continue;
         if (ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_OUTPUTS) continue;
         for (uint32_t i = 0; i < s->nt; i++)
-            if (s->n[i] > 1 && ein__read_step(ctx, e, i) == 1 &&
+            if (s->n[i] > 1 && i != apart && ein__read_step(ctx, e, i) == 1 &&
                 ein__read_step(ctx, largest, i) == 0 && ein__is_side_by_side(ctx, s, i))
                 return e;
     }

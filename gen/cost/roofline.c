@@ -117,14 +117,16 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
 
-// Results that are added up by threads of their own: of a pair both by the same ones.
+// Results that are added up by threads of their own: those added up together count once.
 static int64_t ein__results_of(ein_ctx *ctx, const ein__scope *s) {
-    return ein__outputs_of(s) / (ein__is_pair(ctx, s) ? 2 : 1);
+    uint32_t slot;
+    return ein__outputs_of(s) / ein__sums_together(ctx, s, &slot);
 }
 
 // The same where it is known what is stored of reduction `acc`.
 static int64_t ein__added_apart(ein_ctx *ctx, ein__val acc, ein__val out) {
-    return ein__outputs_of(ein__scope_of(ctx, acc)) / (ein__adds_pair(ctx, acc, out) ? 2 : 1);
+    uint32_t slot;
+    return ein__outputs_of(ein__scope_of(ctx, acc)) / ein__adds_together(ctx, acc, out, &slot);
 }
 
 // Whether warps rather than threads have an output each, of so many with so many terms.

@@ -5,8 +5,6 @@
 // of such a step are R and, where there is one, the map G behind it that was stored instead; then
 // come the maps (plan/finish.c).
 
-enum { EIN__SUMS = 4 };  // of an output, at most
-
 typedef struct ein__finish {
     int n, nas;
     ein__ex sum[EIN__SUMS];   // reads of R, by iterators of the maps ...

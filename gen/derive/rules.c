@@ -96,6 +96,9 @@ static const ein__rule ein__rules[] = {
     // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
     [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_inline},
+    // sum(y) f(V[y]), V[i] = sum(r in 0:3) g(i,r), is sum(y) f(g(y,0) + g(y,1) + g(y,2))
+    [EIN__RULE_SHORT] = {"short", "short sums written out where they are read", EIN__ON_PROGRAM,
+                         .rewrite = ein__rebuild_short},
     // alpha[f] * sum(y) x[y] w[f,y] is sum(y) x[y] (alpha[f] * w[f,y])
     [EIN__RULE_SCALE] = {"scale", "factors folded into weights", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_scales},

@@ -274,6 +274,16 @@ static void ein__kshare_keys(ein__kgen *g, ein__kshare how, int parts, ein__key 
     keys[3] = (ein__key){"parts", parts > 1 ? ein__namef(c, "%du", parts) : ""};
 }
 
+// What a thread loads of another block's sums: three words are not loaded at once.
+static const char *ein__kshare_load(ein__kgen *g, const ein__kred *r, bool column, int parts) {
+    ein_ctx *c = g->ctx;
+    const char *at = ein__namef(c, "blockIdx.x / %du * %du", parts, parts);
+    at = column ? ein__namef(c, "sums[(%s + p) * 32u]", at)
+                : ein__namef(c, "sums[%s + threadIdx.x]", at);
+    return r->sums == 3 ? ein__ksums_each(g, r->sums, at, "__ldcg(&", ")")
+                        : ein__namef(c, "__ldcg(&%s)", at);
+}
+
 enum { EIN__COLUMN_KEYS = 3 };
 
 // How a column's threads put their sums together, and how many terms they load ahead.
@@ -311,7 +321,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     ein__kdecompose(g, &terms, r->s, outer, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__kloops(g, &terms, r->s + outer, r->own, 2, r->core.s);
-    ein__key keys[23] = {
+    ein__key keys[24] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
@@ -335,6 +345,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     } else {
         ein__kshare_keys(g, how, parts, keys + n);
         n += EIN__SHARE_KEYS;
+        keys[n++] = (ein__key){"load", ein__kshare_load(g, r, column, parts)};
     }
     if (column) {
         ein__kcolumn_keys(g, r, keys + n);

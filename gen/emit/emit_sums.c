@@ -1,5 +1,5 @@
-// The sums that a thread of a reduction keeps: one, two made of the same reads (pair.c), or those
-// that the maps behind the reduction finish (sums.c).
+// The sums that a thread of a reduction keeps: one, several whose terms have much in common
+// (pair.c), or those that the maps behind the reduction finish (sums.c).
 
 static const char *ein__kidentity(ein__kgen *g, ein__red r) {
     bool whole = g->num == EIN__NUM_INT;
@@ -101,8 +101,8 @@ typedef struct ein__kred {
     ein__red reduce;
     int sums;                     // of an output, 1: one; of several ...
     ein__ex term[EIN__SUMS];      // ... the terms of each
-    bool pair;                    // they are a pair (pair.c), whose results are ...
-    ein__ex last[2];              // ... these
+    uint32_t slot;                // the iterator that tells them apart (pair.c), or none
+    ein__ex last[EIN__SUMS];      // then: what is stored of each
     ptrdiff_t row[EIN__CHAINED];  // of the scan: where maps that finish sums are stored
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     int own;      // of the last of `s` a thread that shares terms has loops of its own
@@ -139,36 +139,28 @@ static void ein__ksort_reduction(ein__kred *r) {
     }
 }
 
-// `body` of the iterators of `s`, the first of which has value `j`.
-static ein__ex ein__kred_half(ein_ctx *ctx, const ein__scope *s, ein__ex body, int j) {
-    ein__ix map[EIN__MAX_ITERS];
-    map[0] = ein__ix_const(ctx, j);
-    for (uint32_t i = 1; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i, s->n[i]);
-    return ein__ex_subst(ctx, body, map, (int)(s->nt + s->ns));
-}
-
-// Takes from a reduction to pairs of sums the iterator that says which: every thread has both, for
-// which the epilogue reads them by name. Before anything is counted.
-static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
+// Takes from a reduction to sums that threads have together the iterator that says which: the
+// epilogue reads them by name. Before anything is counted.
+static void ein__kred_together(ein__kgen *g, ein__kred *r, const ein__scope *s) {
     ein_ctx *ctx = g->ctx;
     ein__ix ix[EIN__MAX_RANK];
     int n = 0;
-    r->pair = !g->naive && ein__adds_pair(ctx, r->acc, r->out);
-    if (!r->pair) return;
-    r->sums = 2;
+    r->sums = g->naive ? 1 : ein__adds_together(ctx, r->acc, r->out, &r->slot);
+    if (r->sums == 1) return;
     for (int i = 0; i < r->nt; i++)
-        if (r->t[i]) r->t[n++] = r->t[i];
+        if (r->t[i] != (int)r->slot) r->t[n++] = r->t[i];
     r->nt = n;
-    g->slot[0].gone = true;
-    for (uint32_t k = 1; k < s->nt; k++) ix[k] = ein__ix_iter(ctx, k, s->n[k]);
-    for (int j = 0; j < 2; j++) {
-        ix[0] = ein__ix_const(ctx, j);
+    g->slot[r->slot].gone = true;
+    ein__ex term = ein__common_term(ctx, s, r->slot);
+    for (uint32_t k = 0; k < s->nt; k++) ix[k] = ein__ix_iter(ctx, k, s->n[k]);
+    for (int j = 0; j < r->sums; j++) {
+        ix[r->slot] = ein__ix_const(ctx, j);
         ein__ex read = ein__ex_read(ctx, r->acc, 0, ix, (int)s->nt);
         g->over[g->nover].ex = read;
         g->over[g->nover++].text = (ein__ktext){ein__ksum[j], EIN__PRIMARY, 0};
-        r->term[j] = ein__kred_half(ctx, s, s->body, j);
+        r->term[j] = ein__ex_at(ctx, s, term, r->slot, j);
         bool map = r->out.i != r->acc.i;
-        r->last[j] = map ? ein__kred_half(ctx, s, ein__kbody(g, r->out), j) : read;
+        r->last[j] = map ? ein__ex_at(ctx, s, ein__kbody(g, r->out), r->slot, j) : read;
     }
 }
 
@@ -259,7 +251,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
         r.scan.used |= slots;
     }
     r.nt = ein__korder(g, r.out, r.t);
-    if (!w && !step->sums) ein__kred_pair(g, &r, s);
+    if (!w && !step->sums) ein__kred_together(g, &r, s);
     ein__ksort_reduction(&r);
     r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
     ein__kslices_first(g, r.t, r.nt);
@@ -317,18 +309,18 @@ static void ein__kred_finish_parts(ein__kgen *g, ein__kred *r, const ein__step *
     g->vec = vec;
 }
 
-// Fills the parts of a reduction to pairs, whose levels are set.
-static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
+// Fills the parts of a reduction to sums that threads have together, whose levels are set.
+static void ein__kred_together_parts(ein__kgen *g, ein__kred *r) {
     int vec = g->vec;
+    ein__ktext value[EIN__SUMS];
     ein__kred_terms(g, r);
     g->vec_slot = -1;
     g->vec = 1;
     g->post = &r->post;
-    for (int j = 0; j < 2; j++) ein__kcount(g, r->last[j]);
-    ein__ktext value[2];
-    for (int j = 0; j < 2; j++) value[j] = ein__kvalue(g, r->last[j], 0);
-    for (int j = 0; j < 2; j++) {
-        g->plane = j * ein__kstride(g, r->out, 0);
+    for (int j = 0; j < r->sums; j++) ein__kcount(g, r->last[j]);
+    for (int j = 0; j < r->sums; j++) value[j] = ein__kvalue(g, r->last[j], 0);
+    for (int j = 0; j < r->sums; j++) {
+        g->plane = j * ein__kstride(g, r->out, r->slot);
         ein__kstore(g, &r->store, r->out, &r->scan, &value[j]);
     }
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
@@ -373,8 +365,8 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     for (int i = 0; i < r->ns; i++)
         g->slot[r->s[i]].level = levels ? i + 1 : 1 + (int)ein__most(i + 1 + r->own - r->ns, 0);
     if (step->sums) ein__kred_finish_parts(g, r, step);
-    else if (r->pair) ein__kred_pair_parts(g, r);
-    if (step->sums || r->pair) return;
+    else if (r->sums > 1) ein__kred_together_parts(g, r);
+    if (step->sums || r->sums > 1) return;
     ein__ex body = ein__kbody(g, r->acc);
     ein__kcount(g, body);
     bool terms = false;

@@ -186,7 +186,8 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     // behind makes of them.
     bool whole = ctx->value[step->val[0].i].dtype > EIN__BF16;
     int64_t each = step->kind == EIN__K_PLACE ? 16 : whole ? 8 : 4;
-    if (ein__adds_pair(ctx, step->val[0], step->out)) each *= 2;
+    uint32_t slot;
+    each *= ein__adds_together(ctx, step->val[0], step->out, &slot);
     step->workspace = ein__times(sums, each);
 }
 

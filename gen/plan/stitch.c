@@ -89,13 +89,14 @@ static bool ein__is_running(ein_ctx *ctx, const ein__step *s, uint32_t *t) {
 }
 
 // Whether iterator `t` of the step's first value is one of a tile's axes, or threads go along it or
-// have both of its values.
+// have all of its values.
 static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
     ein__basis b;
     uint32_t along;
     bool tiled = false;
     if (ein__is_running(ctx, s, &along)) return along == t;
-    if (s->kind == EIN__K_REDUCE) return !t && ein__adds_pair(ctx, s->val[0], s->out);
+    if (s->kind == EIN__K_REDUCE)
+        return ein__adds_together(ctx, s->val[0], s->out, &along) > 1 && along == t;
     if (s->kind != EIN__K_BASIS || !ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         return false;
     for (int k = 0; k < b.n; k++) tiled |= b.axis[k].slot == t;

@@ -72,20 +72,24 @@ static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
 // Traversal merging: W[i] = g(i), read at E(x), is g(E(x)) where E(x) is in W's box, and 0
 // elsewhere. None when that cannot be written as an expression. Precondition: E gives integers, and
 // where it leaves the box the padding of the read is 0.
-static ein__ex ein__rule_inline(ein_ctx *ctx, ein__val p, const ein__expr *read) {
-    const ein__scope *s = ein__scope_of(ctx, p);
+static ein__ex ein__inline_body(ein_ctx *ctx, const ein__scope *s, ein__ex body,
+                                const ein__expr *read) {
     for (uint32_t i = 0; i < read->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[i]);
         bool inside = f->lo >= 0 && f->hi < s->n[i];
         if (f->q != 1 || (!inside && read->bits)) return (ein__ex){0};
     }
-    ein__ex body = ein__ex_subst(ctx, s->body, read->ix, (int)s->nt);
+    body = ein__ex_subst(ctx, body, read->ix, (int)s->nt);
     for (uint32_t i = 0; body.i && i < read->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[i]);
         if (f->lo < 0 || f->hi >= s->n[i])
             body = ein__ex_when(ctx, read->ix[i], s->n[i], false, body);
     }
     return body;
+}
+static ein__ex ein__rule_inline(ein_ctx *ctx, ein__val p, const ein__expr *read) {
+    const ein__scope *s = ein__scope_of(ctx, p);
+    return ein__inline_body(ctx, s, s->body, read);
 }
 
 enum { EIN__MAX_INLINE = 160 };  // nodes of an inlined body, counted as a tree
@@ -151,8 +155,20 @@ static bool ein__repeats(ein_ctx *ctx, const ein__expr *copy) {
     return true;
 }
 
+// Sums that a thread adds up together (pair.c, sums.c), at most; and of how many terms at least if
+// these have work in common: those of windows (strip.c) are no more.
+enum { EIN__SUMS = 4, EIN__COMMON_TERMS = 64 };
+
+// For how many results of reduction `r` a thread may compute what `read` gives once: those along an
+// iterator that it does not have.
+static int64_t ein__computed_for(ein_ctx *ctx, const ein__scope *r, const ein__expr *read) {
+    int64_t n = ein__extent_of(r, ~ein__ex_uses(ctx, ein__ex_of(ctx, read)) & ((1u << r->nt) - 1));
+    bool enough = ein__extent_of(r, ~0u << r->nt) > EIN__COMMON_TERMS;
+    return enough && r->reduce == EIN__R_SUM && n <= EIN__SUMS ? n : 1;
+}
+
 // Whether reduction `self` may compute `p`, each element of which it reads once.
-static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
+static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *r = ein__scope_of(ctx, z->self);
     int64_t volume = ein__extent_of(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
@@ -165,7 +181,7 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
         its <= volume / EIN__SMALL_SHARE)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
     if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
-    if (volume > its) return false;
+    if (volume > its * ein__computed_for(ctx, r, read)) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     if (z->uses[old.i] == 2 && !statistic && ein__rule_on(ctx, EIN__RULE_FUSE) &&
         ein__in_place(ctx, z->order, z->self))
@@ -313,7 +329,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
         return true;
     }
-    if (z->reduction) return ein__may_reduce(z, old, p);
+    if (z->reduction) return ein__may_reduce(z, old, p, read);
     if (copy && ein__is_pick(ctx, p)) return false;
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
     if (ein__is_reshape_of_pieces(z, p, read)) return false;

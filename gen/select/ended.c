@@ -132,7 +132,8 @@ static bool ein__may_end(const ein__selector *z, const ein__ended *c, const ein_
     if (r->reduce == EIN__R_NONE) return !ein__joins(ctx, p);
     int64_t rows = ein__outputs_of(s), terms = ein__terms_of(s);
     if (ein__outputs_of(r) < rows && !ein__is_threads_row(rows, terms)) return false;
-    return ein__terms_of(r) == terms && !ein__is_pair(ctx, r) &&
+    uint32_t apart;
+    return ein__terms_of(r) == terms && ein__sums_together(ctx, r, &apart) == 1 &&
            (!ein__is_contraction(ctx, r) || ein__is_square(ctx, r));
 }
 
@@ -228,11 +229,12 @@ static int64_t ein__ended_cost(const ein__selector *z, ein__ended *c) {
 static bool ein__ended_choose(const ein__selector *z, ein__val v, ein__ended *c) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
+    uint32_t apart;
     *c = (ein__ended){.v = v};
     if (!s || s->reduce == EIN__R_NONE || s->ns == 0 || ctx->value[v.i].weight_only ||
-        ein__is_kept(ctx, v) || ein__is_pair(ctx, s) || ctx->value[v.i].dtype > EIN__BF16 ||
-        z->kind[z->home[v.i].i] != EIN__K_REDUCE || ein__terms_of(s) > EIN__ENDED_TERMS ||
-        ein__norm_ahead(ctx, v))
+        ein__is_kept(ctx, v) || ein__sums_together(ctx, s, &apart) > 1 ||
+        ctx->value[v.i].dtype > EIN__BF16 || z->kind[z->home[v.i].i] != EIN__K_REDUCE ||
+        ein__terms_of(s) > EIN__ENDED_TERMS || ein__norm_ahead(ctx, v))
         return false;
     if (z->home[v.i].i != v.i) c->map = z->home[v.i];
     for (bool again = true; again;) {

@@ -242,13 +242,15 @@ static int ein__ended_members(ein__selector *z, ein__val last, ein__val *list) {
     const ein__scope *s = ein__scope_of(ctx, last);
     ein__scope box;
     int n = 0, reductions = s->reduce != EIN__R_NONE;
+    uint32_t apart;
     if (ctx->value[last.i].dtype > EIN__BF16 || !ein__ended_rows(ctx, last, &box)) return 0;
-    if (reductions && (ein__is_contraction(ctx, s) || ein__is_pair(ctx, s))) return 0;
+    if (reductions && (ein__is_contraction(ctx, s) || ein__sums_together(ctx, s, &apart) > 1))
+        return 0;
     if (!ein__row_collect(z, last, &box, s->nt, list, &n) || !ein__row_closed(z, last, list, n))
         return 0;
     for (int k = 0; k < n; k++) {
         const ein__scope *r = ein__scope_of(ctx, list[k]);
-        if (ctx->value[list[k].i].dtype > EIN__BF16 || ein__is_pair(ctx, r) ||
+        if (ctx->value[list[k].i].dtype > EIN__BF16 || ein__sums_together(ctx, r, &apart) > 1 ||
             z->home[list[k].i].i != list[k].i)
             return 0;
     }

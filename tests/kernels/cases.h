@@ -676,6 +676,7 @@ static void all_cases(ein_ctx *ctx) {
     skinny_products(ctx);
     shares(ctx);
     pairs(ctx);
+    togethers(ctx);
     finishes(ctx);
     running_sums(ctx);
     running_lines(ctx);

@@ -56,6 +56,40 @@ static void pairs(ein_ctx *ctx) {
     one_pair(ctx, 0, EIN__SHARED_OUTPUTS + 4, 33, false, EIN__F32);
 }
 
+// Few sums of terms with a divisor and a function in common, first or last of the result's
+// dimensions, apart or with a map behind.
+static void one_together(ein_ctx *ctx, int parts, int64_t outputs, int64_t sums, int64_t terms,
+                         bool first) {
+    const int64_t box[] = {first ? sums : outputs, first ? outputs : sums, terms};
+    ein__ix at[2] = {it(ctx, 0, box[0]), it(ctx, 1, box[1])}, k = it(ctx, 2, terms);
+    ein__ix d = at[!first], i = at[first];
+    ein__val u = input(ctx, EIN__F32, 2, DIMS(terms, sums));
+    ein__val w = first ? input(ctx, EIN__F32, 2, DIMS(terms, outputs))
+                       : input(ctx, EIN__F32, 2, DIMS(outputs, terms));
+    ein__ex far = UN(EXP, first ? READ(w, 0, k, i) : READ(w, 0, i, k));
+    ein__ex x = BIN(DIV, BIN(MUL, UN(SQUARE, READ(u, 0, k, d)), NUM(0.5)), BIN(ADD, far, NUM(1)));
+    ein__val v = define(ctx, EIN__F32, EIN__R_SUM, 2, 1, box, x);
+    forced_parts = parts;
+    CHECK("together", EIN__K_REDUCE, v);
+    ein__val m = define(ctx, EIN__F32, EIN__R_NONE, 2, 0, box,
+                        BIN(ADD, BIN(MUL, READ(v, 0, at[0], at[1]), NUM(0.25)), NUM(1)));
+    layout(ctx, m, "10", 0, 0);
+    CHECK("together_map", EIN__K_REDUCE, v, m);
+    forced_parts = 0;
+}
+
+// A thread, a warp, a block or a column for such sums, and several blocks of these.
+static void togethers(ein_ctx *ctx) {
+    static const int64_t outputs[] = {1, 5, 33, 600}, terms[] = {65, 260, 2052};
+    for (int o = 0; o < COUNT(outputs); o++)
+        for (int t = 0; t < COUNT(terms); t++)
+            for (int sums = 2; sums <= EIN__SUMS; sums++) {
+                bool shared = outputs[o] < 65 && (o + t + sums) % 2;
+                one_together(ctx, shared ? 3 : 0, outputs[o], sums, terms[t], (o + t) % 2);
+            }
+    one_together(ctx, 0, EIN__SHARED_OUTPUTS + 4, 3, 66, false);
+}
+
 // Rows of many outputs, which are shorter than a warp: lanes on both sides of its parts, outputs
 // that fill no warp.
 static void short_rows(ein_ctx *ctx) {
