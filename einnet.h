@@ -21385,6 +21385,41 @@ static bool ein__shares(const ein__kernel *k) {
     return k->kind == EIN__K_REDUCE || k->kind == EIN__K_PLACE;
 }
 
+static bool ein__reads_value(ein_ctx *ctx, ein__ex ex, ein__val v) {
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    bool found = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) found |= ein__ex_get(ctx, reads[i])->val == v.i;
+    return found;
+}
+
+// Where those of `n` definitions of rows end that one pass computes together, from `from` on:
+// reductions, none of which reads another one, and which then have in common what their terms do.
+static int ein__pass_end(ein_ctx *ctx, const ein__scope *const *s, const ein__val *v, int n,
+                         int from) {
+    int end = from + 1;
+    if (s[from]->reduce == EIN__R_NONE) return end;
+    for (; end < n && s[end]->reduce != EIN__R_NONE; end++)
+        for (int k = from; k < end; k++)
+            if (ein__reads_value(ctx, s[end]->body, v[k])) return end;
+    return end;
+}
+
+// Rows with the reductions of each pass as one, whose terms are all of theirs, in `joint`, of as
+// many. False: they are no others.
+static bool ein__joint_passes(ein_ctx *ctx, const ein__kernel *k, ein__kernel *all,
+                              ein__scope *joint) {
+    *all = *k;
+    all->n = 0;
+    for (int i = 0, end; k->kind == EIN__K_ROW && i < k->n; i = end) {
+        end = ein__pass_end(ctx, k->s, k->inner, k->n, i);
+        joint[i] = *k->s[i];
+        for (int j = i + 1; j < end; j++)
+            joint[i].body = ein__ex_binary(ctx, EIN__ADD, joint[i].body, k->s[j]->body);
+        all->s[all->n++] = end > i + 1 ? &joint[i] : k->s[i];
+    }
+    return k->kind == EIN__K_ROW && all->n < k->n;
+}
+
 // Whether a thread has a row of `terms` elements alone, if neighbouring rows lie side by side.
 static bool ein__is_threads_row(int64_t rows, int64_t terms) {
     enum { SHORT = 8, MODERATE = 16 };  // whatever the rows; where every thread has some of its own
@@ -22486,11 +22521,12 @@ static ein__work ein__work_of(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     ein__kernel map, all;
-    ein__scope along, whole;
+    ein__scope along, whole, joint[EIN__STEP_VALUES];
     bool terms = false, halves = k->size == 2 && ctx->desc.math == EIN_MATH_FP16;
     *parts = 1;
     if (ein__running_kernel(ctx, k, &map, &along, &w.chain_ps)) k = &map;
-    else if (ein__together_kernel(ctx, k, &all, &whole)) k = &all;
+    else if (ein__together_kernel(ctx, k, &all, &whole) || ein__joint_passes(ctx, k, &all, joint))
+        k = &all;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
     ein__skinny skinny;
@@ -56675,20 +56711,28 @@ static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
     r->turns = r->form != EIN__ROW_THREAD && turns * g->vec <= r->held ? (int)turns : 0;
 }
 
+// Where the pass ends that computes definition `p`, its first one.
+static int ein__krows_end(ein__kgen *g, const ein__step *step, int p) {
+    const ein__scope *s[EIN__STEP_VALUES];
+    for (int i = 0; i < step->nval; i++) s[i] = ein__scope_of(g->ctx, step->val[i]);
+    return ein__pass_end(g->ctx, s, step->val, step->nval, p);
+}
+
 // Reads that more than one pass makes, and that step along the row: by pass, as bits.
 static void ein__krows_passes(ein__kgen *g, const ein__step *step, ein__krows *r,
                               uint32_t *passes) {
     bool again = false;
     for (int i = 0; i < r->nfront; i++) again |= r->times[i] > 1;
-    for (int p = 0; p < step->nval; p++) {
+    for (int p = 0, pass = 0, end = 0; p < step->nval; p++) {
+        if (p == end) pass = p, end = ein__krows_end(g, step, p);
         if (p + 1 < step->nval && g->inner[p].put) continue;
         ein__kscan one = ein__kscan_make(g);
         ein__kscan_expr(g, &one, ein__krows_body(g, step, r, p, r->turns > 0));
         for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read); k++)
             for (ptrdiff_t j = 0; j < arrlen(one.read); j++)
                 if (one.read[j].i == r->scan.read[k].i && (ein__kmask(g, one.read[j]) & r->rest)) {
-                    again |= passes[k] != 0;
-                    passes[k] |= 1u << p;
+                    again |= (passes[k] & ~(1u << pass)) != 0;
+                    passes[k] |= 1u << pass;
                 }
         ein__kscan_free(&one);
     }
@@ -56877,14 +56921,8 @@ static void ein__krows_early(ein__kgen *g, const ein__step *step, ein__krows *r,
     ein__krows_next(g);
 }
 
-// One pass: a reduction, or the final map.
-static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
-                             const uint32_t *passes) {
-    ein__val v = step->val[p];
-    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, v)->scope);
-    bool last = p + 1 == step->nval, reduces = s->reduce != EIN__R_NONE;
-    const char *name = last ? ein__namef(g->ctx, "s%d", p) : g->inner[p].text[0];
-    ein__buf core = {0}, lines = {0};
+// Declares the registers of what several passes read, pass `p` first, and loads them there.
+static void ein__krows_load(ein__kgen *g, ein__krows *r, int p, const uint32_t *passes) {
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
@@ -56893,26 +56931,52 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
         ein__krows_hold(g, r, r->scan.read[k], ein__namef(g->ctx, "c%d", r->kept), &r->phases);
         r->kept += g->nover - had;
     }
-    ein__kuncount(g);
-    ein__kcount(g, s->body);
-    ein__krows_compute(g, step, r, p, &core);
+}
+
+// The name of what pass `p` adds up.
+static const char *ein__krows_sum(ein__kgen *g, const ein__step *step, int p) {
+    return p + 1 == step->nval ? ein__namef(g->ctx, "s%d", p) : g->inner[p].text[0];
+}
+
+// What definition `p` does with an element; what it adds up begins in `lines`.
+static void ein__krows_element(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
+                               ein__buf *core, ein__buf *lines) {
+    const ein__scope *s = ein__scope_of(g->ctx, step->val[p]);
+    ein__red red = (ein__red)s->reduce;
     ein__ktext value[EIN__KLANES];
     for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, s->body, i);
-    if (reduces) {
-        ein__red red = (ein__red)s->reduce;
-        for (int i = 0; i < g->vec; i++) ein__put(&core, ein__kcombine(g, red, name, value[i].s));
-        ein__putf(&lines, "float %s = %s;\n", name, ein__kidentity(g, red));
-    } else {
-        ein__kstore(g, &core, step->out, &r->scan, value);
+    if (red == EIN__R_NONE) {
+        ein__kstore(g, core, step->out, &r->scan, value);
+        return;
+    }
+    const char *name = ein__krows_sum(g, step, p);
+    for (int i = 0; i < g->vec; i++) ein__put(core, ein__kcombine(g, red, name, value[i].s));
+    ein__putf(lines, "float %s = %s;\n", name, ein__kidentity(g, red));
+}
+
+// One pass: reductions from `p` up to `end`, or the final map.
+static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r, int p, int end,
+                             const uint32_t *passes) {
+    bool reduces = ein__scope_of(g->ctx, step->val[p])->reduce != EIN__R_NONE;
+    bool last = end == step->nval;
+    ein__buf core = {0}, lines = {0};
+    ein__krows_load(g, r, p, passes);
+    ein__kuncount(g);
+    for (int q = p; q < end; q++) ein__kcount(g, ein__scope_of(g->ctx, step->val[q])->body);
+    for (int q = p; q < end; q++) {
+        ein__krows_compute(g, step, r, q, &core);
+        ein__krows_element(g, step, r, q, &core, &lines);
     }
     if (last && !reduces) ein__krows_leave(g, r);
     ein__put(&r->phases, g->code[0].s);
     if (lines.n) ein__put(&r->phases, lines.s);
     if (last && r->ends && !reduces) ein__krows_once(r, core.s);
     else ein__krows_loop(g, r, core.s, &r->phases);
-    if (reduces) ein__krows_join(g, r, p, name, (ein__red)s->reduce);
+    for (int q = p; q < end && reduces; q++)
+        ein__krows_join(g, r, q, ein__krows_sum(g, step, q),
+                        (ein__red)ein__scope_of(g->ctx, step->val[q])->reduce);
     if (last && reduces) {
-        ein__ktext sum = {name, EIN__NAMED, 1};
+        ein__ktext sum = {ein__krows_sum(g, step, end - 1), EIN__NAMED, 1};
         ein__buf store = {0};
         ein__krows_leave(g, r);
         ein__kstore(g, &store, step->out, &r->scan, &sum);
@@ -57003,8 +57067,11 @@ static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hi
         memset(passes, 0, (size_t)arrlen(r.scan.read) * sizeof *passes);
         ein__krows_passes(g, step, &r, passes);
         ein__krows_early(g, step, &r, passes);
-        for (int p = 0; p < step->nval; p++)
-            if (p + 1 == step->nval || !g->inner[p].put) ein__krows_phase(g, step, &r, p, passes);
+        for (int p = 0, end; p < step->nval; p = end) {
+            end = ein__krows_end(g, step, p);
+            if (p + 1 == step->nval || !g->inner[p].put)
+                ein__krows_phase(g, step, &r, p, end, passes);
+        }
         ok = !g->too_wide && !g->scattered && (r.rows <= INT32_MAX || g->wide);
         if (ok && !g->overflow) ein__krows_finish(g, step, &r, hint, out, l);
         EIN_FREE(passes);

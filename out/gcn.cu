@@ -8,7 +8,7 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 56 MB
 // memory    arena 21 MB (workspace 9290 kB of it), constants 64 MB, peak in create 140 MB
-// plan      119 steps, 545.1 us estimated; 858.5 us without derivation
+// plan      119 steps, 545.1 us estimated; 859.4 us without derivation
 // libraries none
 // by        basis change 18, merging 93, summation splitting 14, products with one weight
 //     collected 2
@@ -35,7 +35,7 @@
 //     4.4 us est. g1.l2.sum.merged         k_product_9c726dee
 //    13.9 us est. l2                       k_product_b4551a91
 //     6.8 us est. l2.0.a                   k_product_affa095e, in 4 parts
-//     2.7 us est. g1.s                     k_siblings_f758afd5
+//     2.7 us est. g1.s                     k_siblings_2b3d065d
 //     4.3 us est. g1.a                     k_product_13b06b9a
 //     5.4 us est. l2.0.b.c.sum.product     k_product_6e5bf035
 //     1.5 us est. l2.0.b                   k_basis_9249cb7c
@@ -54,57 +54,57 @@
 //     2.2 us est. g2.l1                    k_siblings_2a694436
 //     2.8 us est. g2.l2.sum.merged         k_product_6d17a0d3
 //     6.1 us est. l3.l2.c.sum.merged       k_product_79e2cca8
-//     2.2 us est. g2.s                     k_siblings_f180e092
+//     2.2 us est. g2.s                     k_siblings_eb04f7e6
 //    12.3 us est. l3.d.0                   k_product_f8c3b669
 //    15.6 us est. l3.c1.0.sum.merged       k_product_90c7b08f, in 2 parts
 //     1.7 us est. l3.c1.0.sum              k_siblings_5004f13c
 //     3.6 us est. l3.c2.0.sum.merged       k_product_bf71a9d7
-//     1.8 us est. g2.a.c.sum.part          k_siblings_099e4b68
+//     1.8 us est. g2.a.c.sum.part          k_siblings_5e4595d6
 //     3.6 us est. l3.c1.1.sum.added.merged k_product_94b703f5
 //     1.8 us est. l3.c1.1.sum              k_siblings_830e2fd4
 //     3.6 us est. l3.c2.1.sum.merged       k_product_bf71a9d7
-//     1.8 us est. g2.a                     k_siblings_612f8c4f
+//     1.8 us est. g2.a                     k_siblings_5af42d6e
 //     1.6 us est. g2.b.sum.part            k_reduce_178f9fad
 //     3.6 us est. l3.c1.2.sum.added.merged k_product_94b703f5
 //     1.8 us est. l3.c1.2.sum              k_siblings_830e2fd4
 //     3.6 us est. l3.c2.2.sum.merged       k_product_bf71a9d7
-//     1.4 us est. l3.u.2                   k_row_cbb33834
+//     1.4 us est. l3.u.2                   k_row_bd7357dc
 //     3.6 us est. l3.c1.3.sum.added.merged k_product_94b703f5
 //     1.8 us est. l3.c1.3.sum              k_siblings_830e2fd4
 //     3.6 us est. l3.c2.3.sum.merged       k_product_bf71a9d7
-//     1.4 us est. l3.u.3                   k_row_cbb33834
+//     1.4 us est. l3.u.3                   k_row_bd7357dc
 //     3.6 us est. l3.c1.4.sum.added.merged k_product_94b703f5
 //     1.6 us est. l3.t1.4                  k_siblings_f3f7315e
 //     3.6 us est. l3.c2.4.sum.merged       k_product_bf71a9d7
-//     1.5 us est. l3.f.4.sum.terms         k_row_d32a0c06
+//     1.5 us est. l3.f.4.sum.terms         k_row_514862f7
 //     3.6 us est. l3                       k_product_56dd77ea
 //    36.0 us est. g3.l1.sum.merged         k_product_e92525e9
 //     1.7 us est. g3.l1                    k_siblings_f4d277f2
 //     4.1 us est. g3.s                     k_product_577a5b08, in 8 parts
 //     1.6 us est. g3.a                     k_reduce_9e4fcb35
 //     5.3 us est. l4.l2.c.sum.merged       k_product_7626f229
-//     1.6 us est. l4.m                     k_row_7f5b7130
+//     1.6 us est. l4.m                     k_row_856b7ea6
 //    12.5 us est. l4.d.0                   k_product_04a9ae2c, in 2 parts
 //    17.7 us est. l4.c1.0.sum.merged       k_product_e85f3d9e, in 8 parts
 //     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
 //     3.3 us est. l4.c2.0.sum.merged       k_product_ab42fd47
-//     1.4 us est. l4.u.0                   k_row_0a5518fe
+//     1.4 us est. l4.u.0                   k_row_35590efe
 //     3.3 us est. l4.c1.1.sum.added.merged k_product_c35abbec
 //     1.6 us est. l4.c1.1.sum              k_siblings_8b634053
 //     3.3 us est. l4.c2.1.sum.merged       k_product_ab42fd47
-//     1.4 us est. l4.u.1                   k_row_0a5518fe
+//     1.4 us est. l4.u.1                   k_row_35590efe
 //     3.3 us est. l4.c1.2.sum.added.merged k_product_c35abbec
 //     1.6 us est. l4.c1.2.sum              k_siblings_8b634053
 //     3.3 us est. l4.c2.2.sum.merged       k_product_ab42fd47
-//     1.4 us est. l4.u.2                   k_row_0a5518fe
+//     1.4 us est. l4.u.2                   k_row_35590efe
 //     3.3 us est. l4.c1.3.sum.added.merged k_product_c35abbec
 //     1.6 us est. l4.c1.3.sum              k_siblings_8b634053
 //     3.3 us est. l4.c2.3.sum.merged       k_product_ab42fd47
-//     1.4 us est. l4.u.3                   k_row_0a5518fe
+//     1.4 us est. l4.u.3                   k_row_35590efe
 //     3.3 us est. l4.c1.4.sum.added.merged k_product_c35abbec
 //     1.5 us est. l4.t1.4                  k_siblings_daaf51d4
 //     3.3 us est. l4.c2.4.sum.merged       k_product_ab42fd47
-//     1.4 us est. l4.f.4.sum.terms         k_row_7c6003a7
+//     1.4 us est. l4.f.4.sum.terms         k_row_b817529d
 //     3.3 us est. l4                       k_product_e8822a18
 //     7.3 us est. g4.l1.sum.merged         k_product_8cc7c3c2, in 8 parts
 //     1.5 us est. g4.l1                    k_siblings_8c629187
@@ -1934,24 +1934,21 @@ static __global__ void CLUSTER(4) k_product_affa095e(const float *p0, const floa
 //     g1.l2.sum.merged 0
 // g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
 // p0: g1.l2.sum.merged, p1: g1.s.const
-static __device__ __forceinline__ void part_row_023c25c7(const float *p0,
+static __device__ __forceinline__ void part_row_db617f84(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
     const int i1 = (int)(id / 3136u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
         const float v0 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
         const int t1 = i2 + r0 - 5;
         const float v1 = (unsigned)t1 < 56u ? p0[i1 * 34496 + r0 * 3136 + t1 * 56 + i3 + 724416]
             : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     y[i1 * 3136 + i2 * 56 + i3] = s1 + s0 + p1[i1];
@@ -1996,13 +1993,13 @@ static __device__ __forceinline__ void part_basis_a5363f55(const float *p0, floa
 
 // side by side: g1.s, l2.0.b.c.sum.data
 // p0: g1.l2.sum.merged, p1: g1.s.const, p2: l2.0.a
-static __global__ void __launch_bounds__(256) k_siblings_f758afd5(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_2b3d065d(const float *p0,
     const float *__restrict__ p1, const float *p2, float *__restrict__ y, float *__restrict__ y1,
     bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id < 66048u) {
-        if (id < 65856u) part_row_023c25c7(p0, p1, y, id);
+        if (id < 65856u) part_row_db617f84(p0, p1, y, id);
         return;
     }
     id -= 66048u;
@@ -2500,24 +2497,21 @@ static __global__ void __launch_bounds__(256, 1) k_product_79e2cca8(const float 
 //     g2.l2.sum.merged 0
 // g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
 // p0: g2.l2.sum.merged, p1: g2.s.const
-static __device__ __forceinline__ void part_row_1fb57db2(const float *p0,
+static __device__ __forceinline__ void part_row_3001d403(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
     const int i1 = (int)(id / 784u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
         const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
         const int t1 = i2 + r0 - 5;
         const float v1 = (unsigned)t1 < 28u ? p0[i1 * 8624 + r0 * 784 + t1 * 28 + i3 + 181104]
             : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     y[i1 * 784 + i2 * 28 + i3] = s0 + s1 + p1[i1];
@@ -2532,25 +2526,22 @@ static __device__ __forceinline__ void part_row_1fb57db2(const float *p0,
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
 // p0: l3.l2.c.sum.merged, p1: l3.r2.c.b, p2: l3.l2.c.b
-static __device__ __forceinline__ void part_row_fb0b0c17(const float *p0,
+static __device__ __forceinline__ void part_row_3ac03844(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
     const int i1 = (int)(id / 784u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
         const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
         const int t1 = i2 + r0 - 2;
         const float v1 = (unsigned)t1 < 28u ? p0[i1 * 3920 + r0 * 784 + t1 * 28 + i3 + 333200]
             : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     y[i1 * 784 + i2 * 28 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
@@ -2558,17 +2549,17 @@ static __device__ __forceinline__ void part_row_fb0b0c17(const float *p0,
 
 // side by side: g2.s, l3.m
 // p0: g2.l2.sum.merged, p1: g2.s.const, p2: l3.l2.c.sum.merged, p3: l3.r2.c.b, p4: l3.l2.c.b
-static __global__ void __launch_bounds__(256) k_siblings_f180e092(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_eb04f7e6(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id < 16640u) {
-        if (id < 16464u) part_row_1fb57db2(p0, p1, y, id);
+        if (id < 16464u) part_row_3001d403(p0, p1, y, id);
         return;
     }
     id -= 16640u;
-    if (id < 66640u) part_row_fb0b0c17(p2, p3, p4, y1, id);
+    if (id < 66640u) part_row_3ac03844(p2, p3, p4, y1, id);
 }
 
 // by merging: sum of products
@@ -2861,24 +2852,21 @@ static __device__ __forceinline__ void part_reduce_ded674a4(const float *p0,
 // l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
 // p0: l3.c2.0.sum.merged, p1: l3.b4, p2: l3.b2
-static __device__ __forceinline__ void part_row_897bbb23(const float *p0,
+static __device__ __forceinline__ void part_row_f70d2cd1(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
         const int t1 = i2 + r0 - 2;
         const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
@@ -2886,7 +2874,7 @@ static __device__ __forceinline__ void part_row_897bbb23(const float *p0,
 
 // side by side: g2.a.c.sum.part, l3.u.0
 // p0: g2.s, p1: g2.a.c.sum.part.filter, p2: l3.c2.0.sum.merged, p3: l3.b4, p4: l3.b2
-static __global__ void __launch_bounds__(256) k_siblings_099e4b68(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_5e4595d6(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
@@ -2896,7 +2884,7 @@ static __global__ void __launch_bounds__(256) k_siblings_099e4b68(const float *p
         return;
     }
     id -= 86528u;
-    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
+    if (id < 16660u) part_row_f70d2cd1(p2, p3, p4, y1, id);
 }
 
 // by merging: shared input
@@ -3071,7 +3059,7 @@ static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
 
 // side by side: g2.a, l3.u.1
 // p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c2.1.sum.merged, p3: l3.b4, p4: l3.b2
-static __global__ void __launch_bounds__(64) k_siblings_612f8c4f(const float *p0,
+static __global__ void __launch_bounds__(64) k_siblings_5af42d6e(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 64u + threadIdx.x;
@@ -3081,7 +3069,7 @@ static __global__ void __launch_bounds__(64) k_siblings_612f8c4f(const float *p0
         return;
     }
     id -= 16512u;
-    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
+    if (id < 16660u) part_row_f70d2cd1(p2, p3, p4, y1, id);
 }
 
 // by summation splitting (r1,r2 inside), variable substitution
@@ -3138,7 +3126,7 @@ static __global__ void __launch_bounds__(256) k_reduce_178f9fad(const float *p0,
 // l3.u.2[0,i1,i2,i3] = relu(l3.c2.2.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.2.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
 // p0: l3.c2.2.sum.merged, p1: l3.b4, p2: l3.b2
-static __global__ void __launch_bounds__(64) k_row_cbb33834(const float *p0,
+static __global__ void __launch_bounds__(64) k_row_bd7357dc(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
@@ -3148,17 +3136,14 @@ static __global__ void __launch_bounds__(64) k_row_cbb33834(const float *p0,
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
         const int t1 = i2 + r0 - 2;
         const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
@@ -3191,7 +3176,7 @@ static __global__ void __launch_bounds__(64) k_siblings_f3f7315e(const float *p0
 //     relu(l3.c4.4.sum[0,i1,i2,i3] + l3.b4[i1]) + l3.u.3[0,i1,i2,i3] + l3.u.2[0,i1,i2,i3] +
 //     l3.u.1[0,i1,i2,i3] + l3.u.0[0,i1,i2,i3]
 // p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.2, p3: l3.b4, p4: l3.b2, p5: l3.u.3, p6: l3.u.1
-static __global__ void __launch_bounds__(64) k_row_d32a0c06(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_row_514862f7(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, const float *__restrict__ p4, const float *p5,
     const float *p6, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
@@ -3201,17 +3186,14 @@ static __global__ void __launch_bounds__(64) k_row_d32a0c06(const float *p0, con
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
         const int t1 = i2 + r0 - 2;
         const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     const float v2 = relu(s1 + p3[i1]) + relu(s0 + p4[i1]) + p5[i1 * 196 + i2 * 14 + i3];
@@ -3611,7 +3593,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_7626f229(const float 
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
 // p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
-static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
+static __global__ void __launch_bounds__(64) k_row_856b7ea6(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
@@ -3621,18 +3603,15 @@ static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
         const int t1 = i2 + r0 - 3;
         const float v1 = (unsigned)t1 < 14u ? p0[i1 * 1372 + r0 * 196 + t1 * 14 + i3 + 175616]
             : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     y[i1 * 196 + i2 * 14 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
@@ -3899,7 +3878,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ab42fd47(const float 
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
 // p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
-static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
+static __global__ void __launch_bounds__(64) k_row_35590efe(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
@@ -3909,17 +3888,14 @@ static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
         const int t1 = i2 + r0 - 3;
         const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
@@ -4107,7 +4083,7 @@ static __global__ void __launch_bounds__(64) k_siblings_daaf51d4(const float *p0
 //     relu(l4.c4.4.sum[0,i1,i2,i3] + l4.b4[i1]) + l4.u.3[0,i1,i2,i3] + l4.u.2[0,i1,i2,i3] +
 //     l4.u.1[0,i1,i2,i3] + l4.u.0[0,i1,i2,i3]
 // p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.1, p3: l4.u.3, p4: l4.b2, p5: l4.b4, p6: l4.u.2
-static __global__ void __launch_bounds__(64) k_row_7c6003a7(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_row_b817529d(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
     const float *p6, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
@@ -4117,17 +4093,14 @@ static __global__ void __launch_bounds__(64) k_row_7c6003a7(const float *p0, con
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float s0 = 0.f;
+    float s1 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
         const int t1 = i2 + r0 - 3;
         const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
+        s0 += v0;
         s1 += v1;
     }
     const float v2 = p3[i1 * 49 + i2 * 7 + i3] + (relu(s0 + p4[i1]) + relu(s1 + p5[i1]));
@@ -6117,7 +6090,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     (void)out;
     CALL(launch(m, FIRST, k_product_affa095e, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
         v_l2_0_a_c_b, v_l2_0_a, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, MIDDLE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
+    CALL(launch(m, MIDDLE, k_siblings_2b3d065d, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
     CALL(launch(m, LAST, k_product_13b06b9a, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
         v_g1_a_c_b, v_g1_a));
@@ -6157,7 +6130,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_g2_l2_sum_weights, v_g2_l1_joined, v_g2_l2_sum_merged));
     CALL(launch(m, FIRST, k_product_79e2cca8, "l3.l2.c.sum.merged", 126, 256, stream,
         v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
-    CALL(launch(m, LAST, k_siblings_f180e092, "g2.s", 326, 256, stream, v_g2_l2_sum_merged,
+    CALL(launch(m, LAST, k_siblings_eb04f7e6, "g2.s", 326, 256, stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_l3_l2_c_sum_merged, v_l3_r2_c_b, v_l3_l2_c_b, v_g2_s, v_l3_m_joined));
     CALL(launch(m, ALONE, k_product_f8c3b669, "l3.d.0", 224, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
@@ -6169,7 +6142,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l3_t1_0_joined + 16660));
     CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.0.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_0_joined, v_l3_c2_0_sum_merged));
-    CALL(launch(m, MIDDLE, k_siblings_099e4b68, "g2.a.c.sum.part", 404, 256, stream, v_g2_s,
+    CALL(launch(m, MIDDLE, k_siblings_5e4595d6, "g2.a.c.sum.part", 404, 256, stream, v_g2_s,
         v_g2_a_c_k, v_l3_c2_0_sum_merged, v_l3_b4, v_l3_b2, v_g2_a_c_sum_part, v_l3_u_0));
     CALL(launch(m, MIDDLE, k_product_94b703f5, "l3.c1.1.sum.added.merged", 189, 256, stream,
         v_l3_c1_1_sum_added_weights, v_l3_u_0, v_l3_c1_1_sum_added_merged));
@@ -6179,7 +6152,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l3_c3_1_sum, v_l3_t1_1_joined + 16660));
     CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.1.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_1_joined, v_l3_c2_1_sum_merged));
-    CALL(launch(m, MIDDLE, k_siblings_612f8c4f, "g2.a", 519, 64, stream, v_g2_a_c_sum_part,
+    CALL(launch(m, MIDDLE, k_siblings_5af42d6e, "g2.a", 519, 64, stream, v_g2_a_c_sum_part,
         v_g2_a_c_b, v_l3_c2_1_sum_merged, v_l3_b4, v_l3_b2, v_g2_a, v_l3_u_1));
     CALL(launch(m, MIDDLE, k_reduce_178f9fad, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
         v_g2_b_sum_part));
@@ -6191,7 +6164,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l3_c3_2_sum, v_l3_t1_2_joined + 16660));
     CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.2.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_2_joined, v_l3_c2_2_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_cbb33834, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged, v_l3_b4,
+    CALL(launch(m, MIDDLE, k_row_bd7357dc, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged, v_l3_b4,
         v_l3_b2, v_l3_u_2));
     CALL(launch(m, MIDDLE, k_product_94b703f5, "l3.c1.3.sum.added.merged", 189, 256, stream,
         v_l3_c1_1_sum_added_weights, v_l3_u_2, v_l3_c1_3_sum_added_merged));
@@ -6208,7 +6181,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l3_c3_3_sum, v_l3_t1_3_joined + 16660));
     CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.3.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_3_joined, v_l3_c2_3_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_cbb33834, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged, v_l3_b4,
+    CALL(launch(m, MIDDLE, k_row_bd7357dc, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged, v_l3_b4,
         v_l3_b2, v_l3_u_3));
     CALL(launch(m, MIDDLE, k_product_94b703f5, "l3.c1.4.sum.added.merged", 189, 256, stream,
         v_l3_c1_1_sum_added_weights, v_l3_u_3, v_l3_c1_4_sum_added_merged));
@@ -6218,7 +6191,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l3_t1_4_joined + 16660));
     CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.4.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_4_joined, v_l3_c2_4_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_d32a0c06, "l3.f.4.sum.terms", 261, 64, stream,
+    CALL(launch(m, MIDDLE, k_row_514862f7, "l3.f.4.sum.terms", 261, 64, stream,
         v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1,
         v_l3_f_4_sum_terms));
     CALL(launch(m, MIDDLE, k_product_56dd77ea, "l3", 224, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
@@ -6234,7 +6207,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_g3_a_c_b, v_g3_a));
     CALL(launch(m, FIRST, k_product_7626f229, "l4.l2.c.sum.merged", 392, 256, stream,
         v_l4_l2_c_sum_weights, v_l4_l1_joined, v_l4_l2_c_sum_merged));
-    CALL(launch(m, LAST, k_row_7f5b7130, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_l2_c_b,
+    CALL(launch(m, LAST, k_row_856b7ea6, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_l2_c_b,
         v_l4_r2_c_b, v_l4_m_joined));
     CALL(launch(m, ALONE, k_product_04a9ae2c, "l4.d.0", 256, 256, stream, v_l4_f_sum_weights,
         v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 463));
@@ -6246,7 +6219,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_t1_0_joined + 6272));
     CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.0.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_0_joined, v_l4_c2_0_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
+    CALL(launch(m, MIDDLE, k_row_35590efe, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_0));
     CALL(launch(m, MIDDLE, k_product_c35abbec, "l4.c1.1.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_0, v_l4_c1_1_sum_added_merged));
@@ -6256,7 +6229,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_c3_1_sum, v_l4_t1_1_joined + 6272));
     CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.1.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_1_joined, v_l4_c2_1_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.1", 98, 64, stream, v_l4_c2_1_sum_merged, v_l4_b2,
+    CALL(launch(m, MIDDLE, k_row_35590efe, "l4.u.1", 98, 64, stream, v_l4_c2_1_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_1));
     CALL(launch(m, MIDDLE, k_product_c35abbec, "l4.c1.2.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_1, v_l4_c1_2_sum_added_merged));
@@ -6266,7 +6239,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_c3_2_sum, v_l4_t1_2_joined + 6272));
     CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.2.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_2_joined, v_l4_c2_2_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.2", 98, 64, stream, v_l4_c2_2_sum_merged, v_l4_b2,
+    CALL(launch(m, MIDDLE, k_row_35590efe, "l4.u.2", 98, 64, stream, v_l4_c2_2_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_2));
     CALL(launch(m, MIDDLE, k_product_c35abbec, "l4.c1.3.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_2, v_l4_c1_3_sum_added_merged));
@@ -6276,7 +6249,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_c3_3_sum, v_l4_t1_3_joined + 6272));
     CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.3.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_3_joined, v_l4_c2_3_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.3", 98, 64, stream, v_l4_c2_3_sum_merged, v_l4_b2,
+    CALL(launch(m, MIDDLE, k_row_35590efe, "l4.u.3", 98, 64, stream, v_l4_c2_3_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_3));
     CALL(launch(m, MIDDLE, k_product_c35abbec, "l4.c1.4.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_3, v_l4_c1_4_sum_added_merged));
@@ -6286,7 +6259,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_t1_4_joined + 6272));
     CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.4.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_4_joined, v_l4_c2_4_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_7c6003a7, "l4.f.4.sum.terms", 98, 64, stream, v_l4_c2_4_sum_merged,
+    CALL(launch(m, MIDDLE, k_row_b817529d, "l4.f.4.sum.terms", 98, 64, stream, v_l4_c2_4_sum_merged,
         v_l4_u_0, v_l4_u_1, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_2, v_l4_f_4_sum_terms));
     return 0;
 }

@@ -78,6 +78,17 @@ TOGETHER = (
     ("of many columns", 5, "exp(x[i,j]) * (u[j,c] - u[i,c])", 1),
 )
 
+# Two sums of a row with a function in common.
+ROWS = """ein 1
+model rows
+input x: f32[300,300]
+input u: f32[300,300]
+output y
+n[i] = sum(j) exp(x[i,j]) * u[i,j]
+d[i] = sum(j) exp(x[i,j])
+y[i] = n[i] / d[i]
+"""
+
 
 def main():
     checks = Checks()
@@ -103,6 +114,11 @@ def main():
             _, body = last_kernel(harness.emit(folder, path))
             checks.expect(name + ": once a thread", want, body.count("expf("))
             checks.expect(name + ": together", columns < 5, "float%d acc" % columns in body)
+        with open(path, "w") as file:
+            file.write(ROWS)
+        kind, body = last_kernel(harness.emit(folder, path))
+        checks.expect("rows: kernel", "row", kind)
+        checks.expect("rows: once for both sums", 1, body.count("expf("))
     return checks.finish()
 
 

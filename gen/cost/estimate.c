@@ -369,11 +369,12 @@ static ein__work ein__work_of(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     ein__kernel map, all;
-    ein__scope along, whole;
+    ein__scope along, whole, joint[EIN__STEP_VALUES];
     bool terms = false, halves = k->size == 2 && ctx->desc.math == EIN_MATH_FP16;
     *parts = 1;
     if (ein__running_kernel(ctx, k, &map, &along, &w.chain_ps)) k = &map;
-    else if (ein__together_kernel(ctx, k, &all, &whole)) k = &all;
+    else if (ein__together_kernel(ctx, k, &all, &whole) || ein__joint_passes(ctx, k, &all, joint))
+        k = &all;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
     ein__skinny skinny;

@@ -135,6 +135,41 @@ static bool ein__shares(const ein__kernel *k) {
     return k->kind == EIN__K_REDUCE || k->kind == EIN__K_PLACE;
 }
 
+static bool ein__reads_value(ein_ctx *ctx, ein__ex ex, ein__val v) {
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    bool found = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) found |= ein__ex_get(ctx, reads[i])->val == v.i;
+    return found;
+}
+
+// Where those of `n` definitions of rows end that one pass computes together, from `from` on:
+// reductions, none of which reads another one, and which then have in common what their terms do.
+static int ein__pass_end(ein_ctx *ctx, const ein__scope *const *s, const ein__val *v, int n,
+                         int from) {
+    int end = from + 1;
+    if (s[from]->reduce == EIN__R_NONE) return end;
+    for (; end < n && s[end]->reduce != EIN__R_NONE; end++)
+        for (int k = from; k < end; k++)
+            if (ein__reads_value(ctx, s[end]->body, v[k])) return end;
+    return end;
+}
+
+// Rows with the reductions of each pass as one, whose terms are all of theirs, in `joint`, of as
+// many. False: they are no others.
+static bool ein__joint_passes(ein_ctx *ctx, const ein__kernel *k, ein__kernel *all,
+                              ein__scope *joint) {
+    *all = *k;
+    all->n = 0;
+    for (int i = 0, end; k->kind == EIN__K_ROW && i < k->n; i = end) {
+        end = ein__pass_end(ctx, k->s, k->inner, k->n, i);
+        joint[i] = *k->s[i];
+        for (int j = i + 1; j < end; j++)
+            joint[i].body = ein__ex_binary(ctx, EIN__ADD, joint[i].body, k->s[j]->body);
+        all->s[all->n++] = end > i + 1 ? &joint[i] : k->s[i];
+    }
+    return k->kind == EIN__K_ROW && all->n < k->n;
+}
+
 // Whether a thread has a row of `terms` elements alone, if neighbouring rows lie side by side.
 static bool ein__is_threads_row(int64_t rows, int64_t terms) {
     enum { SHORT = 8, MODERATE = 16 };  // whatever the rows; where every thread has some of its own
