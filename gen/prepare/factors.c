@@ -6,8 +6,8 @@
 // sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a factor that has
 // its iterators, and one of taps to the filter. A factor that depends on iterators alone, as
 // cos(i*j), becomes a table that is computed at load. Where terms are sums of such products they
-// are summed apart: sum(k) (a b - c d) is sum(k) a b - sum(k) c d; and so are weights that are added
-// to what is no product.
+// are summed apart: sum(k) (a b - c d) is sum(k) a b - sum(k) c d; and so are weights that are
+// added to what is no product.
 
 enum {
     EIN__FACTORS = 8,             // of a product
