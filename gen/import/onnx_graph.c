@@ -101,8 +101,36 @@ static void declare_input(ox *o, void *declaration) {
     v->lost = false;
 }
 
+// --const's values have the rank of the input, and those of its sizes that are numbers.
+static void check_given(ox *o, const Onnx__ValueInfoProto *info, const ox_given *given) {
+    const Onnx__TypeProto *type = info->type;
+    bool tensor = type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+    const Onnx__TensorShapeProto *shape =
+        tensor && type->tensor_type ? type->tensor_type->shape : NULL;
+    char shown[120];
+    cli_escape(shown, sizeof shown, given->name);
+    if (shape && shape->n_dim != (size_t)given->tensor.rank) {
+        ox_die(o, NULL, "--const \"%s\": the values have rank %d, the input has %zu", shown,
+               given->tensor.rank, shape->n_dim);
+    }
+    for (size_t a = 0; shape && a < shape->n_dim; a++) {
+        const Onnx__TensorShapeProto__Dimension *d = shape->dim[a];
+        bool number = d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+        if (number && d->dim_value > 0 && d->dim_value != given->tensor.dims[a]) {
+            ox_die(o, NULL,
+                   "--const \"%s\": axis %zu of the values has size %lld, of the input %lld", shown,
+                   a, (long long)given->tensor.dims[a], (long long)d->dim_value);
+        }
+    }
+}
+
 static void declare_inputs(ox *o, const Onnx__GraphProto *g) {
     for (size_t i = 0; i < g->n_input; i++) {
+        for (ptrdiff_t k = 0; k < arrlen(o->givens); k++) {
+            if (!strcmp(o->givens[k].name, ox_or_empty(g->input[i]->name))) {
+                check_given(o, g->input[i], &o->givens[k]);
+            }
+        }
         // Otherwise it is an initializer with a declaration, or given by --const.
         if (shgeti(o->main->values, ox_or_empty(g->input[i]->name)) < 0) {
             ox_attempt(o, declare_input, g->input[i]);

@@ -654,6 +654,13 @@ each("const_option_without_target", lambda: Case(
     model([node("Relu", "x")], {"x": [1]}), 3, 'no input or initializer "zz"',
     args=["--const", "zz=s.npy"], files={"s.npy": np.array([2, 3])}))
 
+for _name, _shape, _words in (
+        ("rank", [1, 6], 'the values have rank 1, the input has 2'),
+        ("size", [5], 'axis 0 of the values has size 6, of the input 5')):
+    each("const_option_" + _name, lambda shape=_shape, words=_words: Case(
+        model([node("Add", "x w")], {"x": [6], "w": shape}), 3, '--const "w": ' + words,
+        args=["--const", "w=w.npy"], files={"w.npy": np.float32([1, 2, 3, 4, 5, 6])}))
+
 # ---- dims ----
 
 each("dim_pinned", lambda: Case(model([node("Relu", "x")], {"x": ["N", "seq len", 4]}),
