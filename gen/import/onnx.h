@@ -88,6 +88,7 @@ typedef struct ox_value {
     // Of integers where this is at hand: what they are above `zero`, as floats.
     struct ox_value *whole;
     double zero;
+    bool words;  // integers of 32 bits without a sign, as i64
     bool live, declared, listed;
     int rank;
     int64_t dims[CLI_MAX_RANK];
@@ -516,6 +517,12 @@ ox_value *ox_conv(ox *o, ox_node *n, ox_value *x, ox_value *weight, ox_value *bi
                   const char *name);
 ox_value *ox_average(ox *o, ox_node *n, ox_value *x, const char *name);
 void ox_recurrent(ox *o, ox_node *n);  // LSTM, GRU, RNN: the whole node
+
+// ---- onnx_math.c ----
+// Integers as words: the rest that division by 2^32 leaves, which is never below 0. And as integers
+// again: of i32, words of 2^31 and more are below 0.
+ox_value *ox_as_words(ox *o, ox_node *n, ox_value *v);
+ox_value *ox_from_words(ox *o, ox_node *n, ox_value *v, cli_dtype to);
 
 // ---- onnx_window.c: rows of positions that are the places of a window ----
 // Places of one axis that a number of the rows goes through: begin, begin + step, .. along axis

@@ -65,6 +65,9 @@ static ox_value *result(ox *o, ox_node *n, ox_scope *s, const Onnx__GraphProto *
         ox_die(o, n, "a graph of '%s' does not define its output %zu", n->op, output);
     }
     ox_check_lost(o, n, v);
+    if (v->words) {
+        ox_unsupported(o, n, "a graph of '%s' whose output is uint32 computed at run time", n->op);
+    }
     return v;
 }
 

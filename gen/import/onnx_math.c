@@ -293,13 +293,39 @@ static void convert_relu6(ox *o, ox_node *n) {
 
 // ---- integers by powers of two ----
 
+static const double WORDS = 4294967296;  // numbers that 32 bits have
+
+ox_value *ox_as_words(ox *o, ox_node *n, ox_value *v) {
+    v = ox_cast_to(o, n, ".wide", v, CLI_I64);
+    v = ox_by_number(o, n, "Mod", ".words", v, WORDS);
+    v->words = true;
+    return v;
+}
+
+ox_value *ox_from_words(ox *o, ox_node *n, ox_value *v, cli_dtype to) {
+    if (to != CLI_I32) {
+        return ox_unary(o, n, "Identity", ".wide", v);
+    }
+    ox_value *half = ox_number(o, n, ".half", CLI_I64, WORDS / 2);
+    ox_value *is = ox_truth(o, n, "GreaterOrEqual", ".negative", v, half);
+    is = ox_by_number(o, n, "Mul", ".above", ox_cast_to(o, n, ".is", is, CLI_I64), WORDS);
+    return ox_binary(o, n, "Sub", ".signed", v, is);
+}
+
+// A result of integers, or of words.
+static void bind_bits(ox *o, ox_node *n, ox_value *v, bool words) {
+    v->words = words;
+    v->name = ox_first(o, n);
+    ox_bind(o, n, 0, v);
+}
+
 // A shift by what is known: a product or, of what lies below, a quotient; integers have values
 // here, no bits, and the sign is that of a quotient that is rounded down.
 static void convert_shift(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0);
     const ox_const *by = ox_known(o, ox_in(o, n, 1));
     const char *way = ox_string(o, n, "direction", "");
-    bool right = !strcmp(way, "RIGHT");
+    bool right = !strcmp(way, "RIGHT"), words = x->words;
     if (!right && strcmp(way, "LEFT")) {
         ox_die(o, n, "BitShift without a direction");
     }
@@ -310,7 +336,7 @@ static void convert_shift(ox *o, ox_node *n) {
     ox_const *c = ox_make(o, x->dtype, by->rank, by->dims);
     for (int64_t i = 0; i < c->count; i++) {
         int64_t bits = ox_geti(by, i);
-        if (bits < 0 || bits >= (x->dtype == CLI_I32 ? 31 : 63)) {
+        if (bits < 0 || bits >= (x->words ? 32 : x->dtype == CLI_I32 ? 31 : 63)) {
             ox_unsupported(o, n, "BitShift by %lld bits", (long long)bits);
         }
         ox_seti(c, i, (int64_t)1 << bits);
@@ -320,7 +346,8 @@ static void convert_shift(ox *o, ox_node *n) {
         ox_value *rest = ox_binary(o, n, "Mod", ".rest", x, power);
         x = ox_binary(o, n, "Sub", ".whole", x, rest);
     }
-    ox_end_binary(o, n, right ? "Div" : "Mul", x, power);
+    x = ox_binary(o, n, right ? "Div" : "Mul", ".shifted", x, power);
+    bind_bits(o, n, words && !right ? ox_by_number(o, n, "Mod", ".words", x, WORDS) : x, words);
 }
 
 // ---- bits by arithmetic ----
@@ -404,9 +431,11 @@ static ox_value *kept_bits(ox *o, ox_node *n, ox_value *x, const ox_const *mask)
 static void convert_bits(ox *o, ox_node *n) {
     ox_value *x;
     const ox_const *mask = mask_of(o, n, &x);
+    bool words = x->words;
+    mask = words ? ox_cast(o, mask, CLI_I64) : mask;
     ox_value *kept = kept_bits(o, n, x, mask);
     if (!strcmp(n->op, "BitwiseAnd")) {
-        ox_bind_as(o, n, 0, "Identity", kept, NULL, (ox_list){0});
+        bind_bits(o, n, kept, words);
         return;
     }
     ox_value *m = ox_constant(o, ox_base(o, n), ".mask", mask);
@@ -414,7 +443,7 @@ static void convert_bits(ox *o, ox_node *n) {
     if (!strcmp(n->op, "BitwiseXor")) {
         x = ox_binary(o, n, "Sub", ".left", x, kept);
     }
-    ox_end_binary(o, n, "Add", x, m);
+    bind_bits(o, n, ox_binary(o, n, "Add", ".bits", x, m), words);
 }
 
 // ~x = -1 - x

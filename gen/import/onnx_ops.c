@@ -32,6 +32,11 @@ static void cast_to(ox *o, ox_node *n, cli_dtype to, const char *shown) {
     if (to == CLI_F32 && v->whole && !v->held && v->zero == 0) {
         v = v->whole;
     }
+    if (to == CLI_U32 && (v->dtype == CLI_I32 || v->dtype == CLI_I64)) {
+        ox_bind(o, n, 0, ox_as_words(o, n, v));
+        return;
+    }
+    v = v->words ? ox_from_words(o, n, v, to) : v;
     if (to == v->dtype) {
         ox_bind(o, n, 0, v->held ? ox_unary(o, n, "Identity", ".floats", v) : v);
         return;

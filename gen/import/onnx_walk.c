@@ -234,6 +234,21 @@ static void check_attributes(ox *o, ox_node *n) {
     }
 }
 
+// Few operators are exact on words: the others would leave their range.
+static void check_words(ox *o, ox_node *n) {
+    static const char *const exact[] = {"Cast",       "CastLike",  "Identity",  "BitShift",
+                                        "BitwiseAnd", "BitwiseOr", "BitwiseXor"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
+        any = any || !strcmp(n->op, exact[i]);
+    }
+    for (int i = 0; !any && i < n->n_in; i++) {
+        if (n->in[i] && n->in[i]->words) {
+            ox_unsupported(o, n, "operator '%s' on uint32 computed at run time", n->op);
+        }
+    }
+}
+
 static void convert_operator(ox *o, ox_node *n) {
     const ox_row *row = ox_row_of(n->domain, n->op);
     bool folds = ox_is_standard(n->domain) && ox_folds(n->op);
@@ -246,6 +261,7 @@ static void convert_operator(ox *o, ox_node *n) {
     for (int i = 0; i < n->n_in; i++) {
         ox_check_lost(o, n, n->in[i]);
     }
+    check_words(o, n);
     if (ox_fold(o, n)) {
         check_attributes(o, n);
         return;

@@ -67,6 +67,39 @@ def shifts():
                 text="Mod(x, ")
 
 
+WORDS = np.int32([[-7, 5, 2 ** 31 - 1], [-2 ** 31, -1, 123456789]])
+
+
+@case
+def shifts_of_words():
+    """As torch's exporter writes those of integers: by uint32, and the sign put back."""
+    to = TensorProto
+    nodes = [node("Cast", "x", "w", to=to.UINT32),
+             node("BitShift", "w three", "l", direction="LEFT"),
+             node("Cast", "l", "a", to=to.INT32),
+             node("BitShift", "w three", "r", direction="RIGHT"),
+             node("BitwiseOr", "r high", "s"), node("Cast", "s", "b", to=to.INT32),
+             node("BitwiseAnd", "w low", "t"), node("Cast", "t", "c", to=to.INT64),
+             node("BitwiseXor", "w all", "u"), node("Cast", "u", "d", to=to.INT32),
+             node("Cast", "r", "e", to=to.FLOAT)]
+    made = model(nodes, {"x": value("x", [2, 3], to.INT32)}, "a b c d e", [
+        const("three", np.uint32(3)), const("high", np.uint32(0xE0000000)),
+        const("low", np.uint32([0xFFFF, 0xF0F, 0x80000001])),
+        const("all", np.uint32(0xFFFFFFFF))], opset=20)
+    for out, kind in zip(made.graph.output, (to.INT32, to.INT32, I64, to.INT32, to.FLOAT)):
+        out.type.tensor_type.elem_type = kind
+    return Case(made, inputs={"x": WORDS})
+
+
+each("words_elsewhere", lambda: Case(model(
+    [node("Cast", "x", "w", to=TensorProto.UINT32), node("Add", "w one", "s"),
+     node("Cast", "s", "y", to=TensorProto.INT32)],
+    {"x": value("x", [2, 3], TensorProto.INT32)}, "y", [const("one", np.uint32(1))]), code=4,
+    text="operator 'Add' on uint32 computed at run time"))
+each("words_as_output", lambda: Case(model(
+    [node("Cast", "x", "y", to=TensorProto.UINT32)],
+    {"x": value("x", [2, 3], TensorProto.INT32)}, "y"), code=4,
+    text="uint32 computed at run time as an output"))
 each("shift_bytes", lambda: Case(model([node("BitShift", "x by", direction="LEFT")], {
     "x": value("x", [3], TensorProto.UINT8)}, "y", [const("by", np.uint8([1, 2, 3]))], opset=11),
     code=4, text="BitShift of u8"))
