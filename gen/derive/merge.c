@@ -419,7 +419,8 @@ static ein__ex ein__join_bodies(ein__merger *z, const ein__joint *f, const ein__
     for (int i = 0; i < f->np; i++) {
         e[i] = ein__ex_get(ctx, body[i]);
         all_read &= body[i].i == read[i].i;
-        weights &= e[i]->op == EIN__X_READ && ctx->value[e[i]->val].weight_only;
+        // Not weights that stand at places computed at run time: those are no weights.
+        weights &= e[i]->op == EIN__X_READ && ein__ex_weight_only(ctx, body[i]);
         if (e[i]->op != e[0]->op || e[i]->fn != e[0]->fn || e[i]->nkid != e[0]->nkid)
             return (ein__ex){0};
     }
