@@ -2214,13 +2214,14 @@ static const ein__foreign ein__foreign_op[] = {
     {" rsqrt ", "y[i] = rsqrt(x[i])"},
     {" square sqr ", "y[i] = square(x[i])"},
     {" affinegrid arrayfeatureextractor attention binarizer bitshift bitwiseand bitwisenot "
-     "bitwiseor bitwisexor castlike centercroppad col2im concatfromsequence constantofshape "
+     "bitwiseor bitwisexor castlike centercroppad col2im compress concatfromsequence "
+     "constantofshape "
      "convinteger cumprod deformconv dequantizelinear det dft dynamicquantizelinear "
      "dynamicquantizelstm "
      "dynamicquantizematmul erfc expm1 featurevectorizer fusedmatmul gathernd globallppool "
      "gridsample gru if imputer isinf linearclassifier linearregressor loop lppool lrn lstm "
      "matmulinteger matmulintegertofloat matmulnbits maxunpool meanvariancenormalization "
-     "melweightmatrix normalizer onehot onehotencoder qgemm qlinearadd qlinearaveragepool "
+     "melweightmatrix nonzero normalizer onehot onehotencoder qgemm qlinearadd qlinearaveragepool "
      "qlinearconcat qlinearconv qlinearglobalaveragepool qlinearleakyrelu qlinearmatmul "
      "qlinearmul qlinearreducemean qlinearsigmoid qlinearsoftmax qlinearwhere quantizelinear "
      "reversesequence rmsnormalization rnn roialign rotaryembedding scaler scan scatter "

@@ -127,11 +127,15 @@ void ox_die(ox *o, const ox_node *n, const char *format, ...) {
     longjmp(o->fail, 1);
 }
 
-// A tensor of the graph that a statement made and node `n` reads; NULL when there is none.
+// A tensor of the graph that a statement made and node `n` reads, or by which rows that it reads
+// are picked; NULL when there is none.
 static const char *before(const ox_node *n) {
     for (int i = 0; i < n->n_in && !n->scope->parent; i++) {
         const ox_value *v = n->in[i];
-        if (v && v->maker && !v->lost) {
+        if (v && v->picked && v->picked->end) {
+            return v->picked->end;
+        }
+        if (v && v->maker && !v->lost && !v->picked) {
             return n->p->input[i];
         }
     }

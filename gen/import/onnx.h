@@ -7,7 +7,7 @@
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
 //     math reduce ops pick window scatter nn norm resize sample fourier attention rnn quant
-//     integer qlinear sequence flow ml
+//     integer qlinear sequence flow ml picked
 //                        operators, each file with its table
 //     table              all operators, and why others are not read
 //     walk graph         nodes and functions; the model. Then import.c, the command
@@ -96,7 +96,24 @@ typedef struct ox_value {
     bool has_sym;
     bool bent;    // an axis depends on sizes in a way that `sym` does not say
     bool needed;  // by the value that ox_text is about
+    // Of rows that a condition picks, and that stand along axis `along` (onnx_picked.c): which.
+    const struct ox_picked *picked;
+    int along;
+    unsigned over;  // bit i: they depend on coordinate i of its list
 } ox_value;
+
+// A list of places that a condition picks at run time, in their order; its coordinates are axes of
+// the condition with more than one place.
+typedef struct ox_picked {
+    ox_value *mask;  // not 0 where a place is picked
+    int rank;
+    int64_t dims[CLI_MAX_RANK];
+    int of[CLI_MAX_RANK];  // the mask's axis that a coordinate counts; -1: its places are alike
+    bool turned;           // or rather where it is 0
+    const char *node;      // that made the list, for messages
+    const char *end;       // the condition's name in the graph; NULL where it has none
+    const char *count;     // what the number of its places is called in shapes
+} ox_picked;
 
 // An operator, or an equation: then `op` is NULL and `attrs` is all that stands behind the result's
 // name.
@@ -259,7 +276,10 @@ struct ox {
     int64_t scanned;       // nodes looked at for being needed
     ox_named lookups;      // nodes that may read at negative positions
     ox_named sums;         // nodes whose sums of products of integers may be rounded
-    ox_named picked;       // nodes of which all branches, or rounds, are computed
+    ox_picked **picked;    // arr; lists of places
+    ox_named picks;        // nodes that made them
+    ox_named numbered;     // nodes that read picked rows by their numbers
+    ox_named chosen;       // nodes of which all branches, or rounds, are computed
     ox_named unrounded;    // nodes that round operands which are not rounded here
     // Converts the nodes that `wanted` needs and frees it: ox_walk.
     void (*walk)(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
@@ -517,6 +537,8 @@ ox_value *ox_conv(ox *o, ox_node *n, ox_value *x, ox_value *weight, ox_value *bi
                   const char *name);
 ox_value *ox_average(ox *o, ox_node *n, ox_value *x, const char *name);
 void ox_recurrent(ox *o, ox_node *n);  // LSTM, GRU, RNN: the whole node
+// The node as reads of x at places of an axis that follow a rule; false where they follow none.
+bool ox_read_in_place(ox *o, ox_node *n, ox_value *x, const ox_const *c, int axis);
 
 // ---- onnx_math.c ----
 // Integers as words: the rest that division by 2^32 leaves, which is never below 0. And as integers
@@ -604,8 +626,14 @@ extern const ox_row ox_integer_rows[];
 extern const ox_row ox_runtime_rows[];  // of domain com.microsoft; onnx_qlinear.c
 extern const ox_row ox_sequence_rows[];
 extern const ox_row ox_flow_rows[];
-extern const ox_row ox_ml_rows[];   // of domain ai.onnx.ml
+extern const ox_row ox_ml_rows[];  // of domain ai.onnx.ml
+extern const ox_row ox_picked_rows[];
 bool ox_has_graph(const char *op);  // among ox_flow_rows
+
+// ---- onnx_picked.c: rows that are picked at run time ----
+bool ox_is_picked(const ox_node *n);  // whether an input has such rows, or counts them
+// Converts such a node by `convert`, with all rows for those that are picked.
+void ox_convert_picked(ox *o, ox_node *n, void (*convert)(ox *o, ox_node *n));
 
 // ---- onnx_table.c ----
 bool ox_is_standard(const char *domain);  // ONNX's own

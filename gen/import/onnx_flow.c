@@ -136,11 +136,11 @@ static ox_value *pick(ox *o, ox_node *n, ox_value *is, ox_value *a, ox_value *b)
     if (a == b || are_same(o, a, b)) {
         return a;
     }
-    if (a->sequence || b->sequence) {
+    if (a->sequence || b->sequence || a->picked || b->picked) {
         ox_unsupported(o, n,
                        "operator '%s' with a condition computed at run time that picks one "
-                       "of two sequences",
-                       n->op);
+                       "of two %s",
+                       n->op, a->sequence || b->sequence ? "sequences" : "numbers of rows");
     }
     ox_need_shape(o, n, a);
     ox_need_shape(o, n, b);
@@ -177,7 +177,7 @@ static void convert_both(ox *o, ox_node *n, ox_value *is) {
     const Onnx__GraphProto *g[2];
     ox_scope *s[2];
     is = condition(o, n, is);
-    ox_name_node(o, n, &o->picked);
+    ox_name_node(o, n, &o->chosen);
     for (int k = 0; k < 2; k++) {
         g[k] = take_branch(o, n, names[k]);
         s[k] = enter(o, n, g[k], ox_format(o, "%s.%s", ox_base(o, n), k ? "else" : "then"));
@@ -262,8 +262,9 @@ static void bind_stacked(ox *o, ox_node *n, const rounds *r, int k) {
         ox_unsupported(o, n, "operator '%s' of no rounds, whose output %d is empty", n->op, output);
     }
     for (int i = 0; i < r->count; i++) {
-        if (r->outs[i][k]->sequence) {
-            ox_unsupported(o, n, "operator '%s' that stacks sequences", n->op);
+        if (r->outs[i][k]->sequence || r->outs[i][k]->picked) {
+            ox_unsupported(o, n, "operator '%s' that stacks %s", n->op,
+                           r->outs[i][k]->sequence ? "sequences" : "rows picked at run time");
         }
     }
     ox_value **parts = ox_alloc(o, (size_t)r->count * sizeof(ox_value *));
@@ -302,7 +303,7 @@ static bool goes_on(ox *o, ox_node *n, rounds *r, ox_value *v) {
                                   : "no number of rounds that could be written out");
     }
     v = condition(o, n, v);
-    ox_name_node(o, n, &o->picked);
+    ox_name_node(o, n, &o->chosen);
     r->going = r->going ? ox_binary(o, n, "And", ".going", r->going, v) : v;
     return true;
 }

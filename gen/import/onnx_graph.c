@@ -358,8 +358,13 @@ static void convert(ox *o) {
     import_graph(o, g);
     note_nodes(o, &o->lookups,
                "what is read at a negative position is 0, where ONNX counts from the end");
-    note_nodes(o, &o->picked,
+    note_nodes(o, &o->chosen,
                "what a condition computed at run time leaves out is computed, too, and not taken");
+    note_nodes(o, &o->picks,
+               "all rows are computed where a condition picks some, which are selected after it");
+    note_nodes(o, &o->numbered,
+               "as many rows are taken to be picked as when it was exported, and onnxruntime fails "
+               "where they are others");
     note_nodes(o, &o->unrounded,
                "inputs and state are multiplied as they are, where onnxruntime rounds them to 8 "
                "bits");
@@ -429,6 +434,7 @@ void ox_free(ox *o) {
     arrfree(o->values);
     arrfree(o->stmts);
     arrfree(o->routines);
+    arrfree(o->picked);
     arrfree(o->maps);
     arrfree(o->attrs);
     arrfree(o->args);

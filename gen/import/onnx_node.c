@@ -261,6 +261,12 @@ void ox_bind(ox *o, ox_node *n, int output, ox_value *v) {
     if (!v->lost && v->words && shgeti(o->wanted, name) >= 0) {
         ox_unsupported(o, n, "uint32 computed at run time as an output of the model");
     }
+    if (v->picked && shgeti(o->wanted, name) >= 0) {
+        ox_unsupported(o, n,
+                       "rows that %s picks at run time as an output of the model: its sizes "
+                       "are known",
+                       v->picked->node);
+    }
     if (!v->lost && v->held && shgeti(o->wanted, name) >= 0) {
         show_integers(o, n, name, v);
     } else if (!v->lost && strcmp(name, v->name) && shgeti(o->wanted, name) >= 0) {

@@ -119,7 +119,7 @@ static void read_elements(ox *o, ox_node *n, ox_value *x, int axis, const affine
 }
 
 // Positions that follow a rule; those out of range were refused before.
-static bool read_in_place(ox *o, ox_node *n, ox_value *x, const ox_const *c, int axis) {
+bool ox_read_in_place(ox *o, ox_node *n, ox_value *x, const ox_const *c, int axis) {
     affine f;
     bool elements = !strcmp(n->op, "GatherElements");
     int rank = elements ? c->rank : x->rank - 1 + c->rank;
@@ -192,7 +192,7 @@ static void gather(ox *o, ox_node *n, int64_t axis) {
     const char *name = ox_first(o, n);
     if (c) {
         at = known_positions(o, n, at, c, x->dims[axis]);
-        if (read_in_place(o, n, x, ox_known(o, at), (int)axis)) {
+        if (ox_read_in_place(o, n, x, ox_known(o, at), (int)axis)) {
             return;
         }
     } else {

@@ -126,6 +126,10 @@ static void convert_gather_nd(ox *o, ox_node *n) {
     }
     at = batch ? ox_binary(o, n, "Add", ".of_batch", at, batch) : at;
     x = joined(o, n, ".rows", x, (int)from + k);
+    ox_need_shape(o, n, x);
+    if (ox_known(o, at) && ox_read_in_place(o, n, x, ox_known(o, at), 0)) {
+        return;
+    }
     ox_begin(o);
     ox_arg(o, x);
     ox_arg(o, at);

@@ -9,10 +9,10 @@ bool ox_is_learning(const char *domain) { return !strcmp(domain, "ai.onnx.ml"); 
 bool ox_is_runtime(const char *domain) { return !strcmp(domain, "com.microsoft"); }
 
 static const ox_row *const tables[] = {
-    ox_math_rows,    ox_reduce_rows,  ox_shape_rows,     ox_pick_rows,
-    ox_scatter_rows, ox_nn_rows,      ox_norm_rows,      ox_resize_rows,
-    ox_sample_rows,  ox_fourier_rows, ox_attention_rows, ox_quant_rows,
-    ox_integer_rows, ox_rnn_rows,     ox_sequence_rows,  ox_flow_rows};
+    ox_math_rows,      ox_reduce_rows, ox_shape_rows,   ox_pick_rows,   ox_scatter_rows,
+    ox_nn_rows,        ox_norm_rows,   ox_resize_rows,  ox_sample_rows, ox_fourier_rows,
+    ox_attention_rows, ox_quant_rows,  ox_integer_rows, ox_rnn_rows,    ox_sequence_rows,
+    ox_flow_rows,      ox_picked_rows};
 
 static const ox_row *row_in(const ox_row *row, const char *op) {
     for (; row->op; row++) {
@@ -82,7 +82,7 @@ static const struct {
     {"the size of its result depends on values, which a plan cannot follow; what comes behind it "
      "is "
      "the caller's",
-     " Compress NonMaxSuppression NonZero Unique "},
+     " NonMaxSuppression Unique "},
     {"it works on optional values, or on sequences of any length, not on tensors",
      " Optional OptionalGetElement OptionalHasElement SequenceMap "},
     {"it works on text or files, not on numbers",

@@ -73,10 +73,20 @@ static bool has_type(cli_dtype dtype) {
            dtype == CLI_F64;
 }
 
+// A number of a shape that counts rows picked at run time has a name that no text may have.
+static void check_sym(ox *o, const char *sym) {
+    if (sym && strchr(sym, '?')) {
+        ox_unsupported(o, NULL, "a size computed from how many rows are picked at run time");
+    }
+}
+
 void ox_arg(ox *o, ox_value *v) {
     if (v) {
         char shown[120];
         const ox_const *c = ox_known(o, v);
+        for (int64_t i = 0; c && c->sym && i < (c->splat ? 1 : c->count); i++) {
+            check_sym(o, c->sym[i]);
+        }
         if (c && !has_type(c->dtype)) {
             ox_unsupported(o, NULL, "constant \"%s\" has the unsupported element type %s",
                            cli_escape(shown, sizeof shown, v->name), cli_dtype_name(c->dtype));
@@ -114,6 +124,7 @@ void ox_set_list(ox *o, const char *name, ox_list list) {
     for (int i = 0; i < list.n; i++) {
         const char *sym = list.sym ? list.sym[i] : NULL;
         ox_put(&o->attrs, "%s", i ? "," : "");
+        check_sym(o, sym);
         if (sym) {
             ox_put(&o->attrs, "%s", sym);
         } else {

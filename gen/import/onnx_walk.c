@@ -249,6 +249,25 @@ static void check_words(ox *o, ox_node *n) {
     }
 }
 
+static void check_inputs(ox *o, ox_node *n, const ox_row *row) {
+    if (n->n_in < row->min_in || (row->max_in >= 0 && n->n_in > row->max_in)) {
+        ox_die(o, n, "operator '%s' with %d inputs", n->op, n->n_in);
+    }
+}
+
+// What is known folds; everything else is its operator's.
+static void convert_by_table(ox *o, ox_node *n) {
+    const ox_row *row = ox_row_of(n->domain, n->op);
+    if (ox_fold(o, n)) {
+        return;
+    }
+    if (!row) {
+        refuse_operator(o, n, " on values computed at run time");
+    }
+    check_inputs(o, n, row);
+    row->convert(o, n);
+}
+
 static void convert_operator(ox *o, ox_node *n) {
     const ox_row *row = ox_row_of(n->domain, n->op);
     bool folds = ox_is_standard(n->domain) && ox_folds(n->op);
@@ -262,17 +281,12 @@ static void convert_operator(ox *o, ox_node *n) {
         ox_check_lost(o, n, n->in[i]);
     }
     check_words(o, n);
-    if (ox_fold(o, n)) {
-        check_attributes(o, n);
-        return;
+    if (ox_is_picked(n)) {
+        check_inputs(o, n, row ? row : &(ox_row){n->op, 1, -1, NULL});
+        ox_convert_picked(o, n, convert_by_table);
+    } else {
+        convert_by_table(o, n);
     }
-    if (!row) {
-        refuse_operator(o, n, " on values computed at run time");
-    }
-    if (n->n_in < row->min_in || (row->max_in >= 0 && n->n_in > row->max_in)) {
-        ox_die(o, n, "operator '%s' with %d inputs", n->op, n->n_in);
-    }
-    row->convert(o, n);
     check_attributes(o, n);
     lose_outputs(o, n, "is not supported");
 }

@@ -22,6 +22,7 @@ import integers  # noqa: F401
 import learned  # noqa: F401
 import networks  # noqa: F401 - its cases are among those of `cases`
 import constants  # noqa: F401
+import picked  # noqa: F401
 import places  # noqa: F401
 import pooling  # noqa: F401
 import quantised  # noqa: F401
