@@ -172,7 +172,7 @@ def operators_of_imports_alone(program, folder):
         path = put(folder, f"ein 1\nmodel m\ninput x: f32[2,3]\noutput y\ny = {op}(x)\n".encode(),
                    "m.ein")
         done = subprocess.run([*program, "equations", path], capture_output=True, text=True)
-        hints = ("einnet import writes it out", "did you mean", "; write ")
+        hints = ("einnet import writes it as others", "did you mean", "; write ")
         if "unknown operator" in done.stderr and not any(h in done.stderr for h in hints):
             return done.stderr
     return None if len(rows) > 100 else f"{len(rows)} operators"
