@@ -88,6 +88,25 @@ u = Conv(t, k; pads=1)
 y = Relu(u)
 """
 
+# A decoder's stage: features enlarged in front of a convolution, and another one behind it, which
+# may load what phases are put together from, and costs more then.
+ENLARGING = """ein 1
+model enlarging
+input x: f32[%(n)d,%(c)d,%(h)d,%(w)d]
+weight j: f32[%(c)d,%(c)d,3,3] = randn(std=0.03)
+weight k: f32[%(f)d,%(c)d,3,3] = randn(std=0.03)
+weight b: f32[%(f)d] = randn(std=0.1)
+weight l: f32[%(f)d,%(f)d,3,3] = randn(std=0.04)
+output y
+a = Conv(x, j; pads=1)
+r = Relu(a)
+e = Resize(r; scales=[1,1,2,2], mode=nearest, coordinate_transformation_mode=asymmetric,
+    nearest_mode=floor)
+c = Conv(e, k, b; pads=1)
+d = Relu(c)
+y = Conv(d, l; pads=1)
+"""
+
 # A decoder's step: what is enlarged by a transposed convolution lies beside what the encoder had.
 JOINED = """ein 1
 model joined
@@ -312,6 +331,14 @@ def check_dear_rule(checks, folder):
             checks.check("%s, without %s" % (name, rule),
                          not why and not too and ps < 1.03 * without,
                          "%s, without %s: %s %s" % (ps, rule, without, why or too))
+    for sizes in (dict(n=1, c=128, f=64, h=128, w=128), dict(n=2, c=136, f=64, h=96, w=104)):
+        name, text = "enlarging %s" % sorted(sizes.items()), ENLARGING % sizes
+        for math in ("tf32", "fp16"):
+            options = ["--math", math, "--libs", "none"]
+            ps, why = took(folder, text, *options)
+            without, too = took(folder, text, *options, "--rules=-windows")
+            checks.check("%s, %s" % (name, math), not why and not too and ps < 1.03 * without,
+                         "%s, without windows: %s %s" % (ps, without, why or too))
 
 
 def gated(folder, text, *options):

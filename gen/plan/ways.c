@@ -73,7 +73,7 @@ static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
     return false;
 }
 
-static const ein__rule_id ein__left_out[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES};
+static const ein__rule_id ein__left_out[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES, EIN__RULE_WINDOWS};
 enum { EIN__LEFT_OUT = sizeof ein__left_out / sizeof *ein__left_out };
 
 // Those of the rules that may be left out by which steps of the plan were derived.
