@@ -1086,6 +1086,7 @@ struct ein_ctx {
     // Set while a program is planned once more, in another way (plan.c, finish.c) ...
     bool whole;         // products behind row operations do not have their terms parted (split.c)
     bool reloading;     // products have copies of what they may load (reload.c)
+    bool laying;        // concatenations have copies of what may lie elsewhere (laid.c)
     bool halving;       // attentions have copies as halves (attention_halves.c)
     bool unloaded;      // products load what was stored, no maps (finish.c)
     bool unadded;       // no kernel adds two products (addend.c)
@@ -27626,6 +27627,42 @@ static ein__val ein__rebuild_reload(ein__pass *z, ein__val v) {
 static bool ein__reload_maps(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_reload);
 }
+/* ---- laid.c ---- */
+// Values laid side by side of which some cannot be stored where they belong, as each is stored
+// once: one that lies in another concatenation as well, an input, or what a library's call stores
+// densely. Those get a copy of their own that lies there, so that the others are stored in place
+// and a step moves no more than it must. A copy that need not be made is a view (layout.c).
+
+// Whether piece `p` of a concatenation gets a copy.
+static bool ein__may_lie_elsewhere(const ein__pass *z, ein__val p) {
+    return !ein__scope_of(z->ctx, p) || z->uses[p.i] > 1;
+}
+
+static ein__val ein__rebuild_laid(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__pieces p;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v)), sum = {0};
+    v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    if (!v.i || ctx->value[v.i].weight_only || !ein__is_concat(ctx, v, &p)) return v;
+    for (int i = 0; i < p.n; i++) {
+        ein__val own = {p.read[i]->val};
+        ein__ex part = ein__ex_of(ctx, p.read[i]);
+        if (ctx->value[own.i].weight_only) return v;
+        if (ein__may_lie_elsewhere(z, own)) {
+            own = ein__identity_copy(ctx, own, ein__namef(ctx, "%s.laid", ctx->value[v.i].name));
+            if (!own.i) return own;
+            part = ein__ex_read(ctx, own, 0, p.read[i]->ix, (int)p.read[i]->nix);
+        }
+        sum = i ? ein__ex_binary(ctx, EIN__ADD, sum, part) : part;
+        if (!sum.i) return (ein__val){0};
+    }
+    return ein__with_body(z, v, sum);
+}
+
+// Gives concatenations copies of what may lie elsewhere.
+static bool ein__copy_pieces(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_laid);
+}
 /* ---- norm.c ---- */
 // Norms (row operations) fused into products. A product sum(k) y[i,k] w[k,j] of weights w, with
 //     y[i,k] = s[i] g[k] x[i,k] + sum(t) a[t,i] b[t,k]
@@ -41412,7 +41449,8 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
 
 enum {
     EIN__NEAR_GAIN = 10,  // another way to make a plan may gain such a share of what it costs
-    EIN__FEW_STEPS = 40
+    EIN__FEW_STEPS = 40,
+    EIN__JOINING_SHARE = 50  // what lays results side by side takes such a share, or is let be
 };
 
 // Whether the plan has so few steps that a look at other plans costs little.
@@ -41604,6 +41642,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
     if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
     if (!ein__reload_maps(ctx, root, nroot) || !ein__end_rows(ctx, root, nroot)) return false;
+    if (ctx->laying && !ein__copy_pieces(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
     return !ctx->status;
@@ -41651,6 +41690,27 @@ static bool ein__build_reloads(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, other, nroot, &ctx->reloading, ein__build_steps);
 }
 
+// Whether steps that lay others' results side by side are a part of the plan's time.
+static bool ein__plan_joins(ein_ctx *ctx) {
+    int64_t ps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        bool any = false;
+        for (int k = 0; k < s->nval && !any; k++) any = ein__joins(ctx, s->val[k]);
+        if (any) ps = ein__cost_sum(ps, s->ps);
+    }
+    return ps >= ein__plan_cost(&ctx->plan) / EIN__JOINING_SHARE && ps > 0;
+}
+
+// The same, with copies of what may lie elsewhere for those steps too, where there are such.
+static bool ein__build_laid(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    if (!ein__build_reloads(ctx, root, nroot)) return false;
+    if (!ein__plan_is_worth_it(ctx) || !ein__plan_joins(ctx)) return true;
+    return ein__build_again(ctx, other, nroot, &ctx->laying, ein__build_steps);
+}
+
 // Whether a product of the plan loads a copy, which could be made beside other kernels.
 static bool ein__loads_copies(ein_ctx *ctx) {
     bool any = false;
@@ -41666,7 +41726,7 @@ static bool ein__loads_copies(ein_ctx *ctx) {
 static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
-    if (!ein__build_reloads(ctx, root, nroot)) return false;
+    if (!ein__build_laid(ctx, root, nroot)) return false;
     if (!ein__plan_is_worth_it(ctx)) return true;
     if (!ein__in_the_way(ctx, ein__computes_loads) && !ein__loads_copies(ctx)) return true;
     return ein__build_again(ctx, other, nroot, &ctx->unloaded, ein__build_steps);

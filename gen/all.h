@@ -97,6 +97,7 @@
 #include "select/addend.c"
 #include "select/direct.c"
 #include "select/reload.c"
+#include "select/laid.c"
 #include "select/norm.c"
 #include "select/join.c"
 #include "select/ended.c"

@@ -713,6 +713,7 @@ struct ein_ctx {
     // Set while a program is planned once more, in another way (plan.c, finish.c) ...
     bool whole;         // products behind row operations do not have their terms parted (split.c)
     bool reloading;     // products have copies of what they may load (reload.c)
+    bool laying;        // concatenations have copies of what may lie elsewhere (laid.c)
     bool halving;       // attentions have copies as halves (attention_halves.c)
     bool unloaded;      // products load what was stored, no maps (finish.c)
     bool unadded;       // no kernel adds two products (addend.c)

@@ -376,6 +376,27 @@ j = Concat(%s; axis=1)
 y = Conv(j, m; pads=1)
 """
 
+# Two concatenations with a part in common, at different places of them.
+SHARED = """ein 1
+model shared
+dim H = 128
+small H = 6
+input x: f32[1,32,H,H]
+weight k: f32[32,32,3,3] = randn(std=0.06)
+weight l: f32[64,64,3,3] = randn(std=0.04)
+weight m: f32[32,96,3,3] = randn(std=0.03)
+output y
+c = Conv(x, k; pads=1)
+r = Relu(c)
+d = Conv(r, k; pads=1)
+s = Relu(d)
+i = Concat(r, s; axis=1)
+e = Conv(i, l; pads=1)
+t = Relu(e)
+j = Concat(t, r; axis=1)
+y = Conv(j, m; pads=1)
+"""
+
 
 class Plan:
     """Steps of an emitted file: (name, call), and which of them only copy."""
@@ -519,6 +540,21 @@ def beside(checks, path):
             done = subprocess.run([EINNET, "verify", "--small", path] + options,
                                   stdout=subprocess.DEVNULL)
             checks.check(name + ": verify", not done.returncode)
+
+
+def shared(checks, path):
+    """What lies in one concatenation is copied to the other one, which stores the rest in place."""
+    with open(path, "w") as out:
+        out.write(SHARED)
+    for math in ("fp32", "tf32", "fp16"):
+        options = ["--math", math, "--libs", "none"]
+        plan, name = emit(path, *options), "a part of two concatenations, " + math
+        names = [n for n, _ in plan.steps]
+        right = any(n.endswith(".laid") for n in names) and not {"i", "j"} & set(names)
+        checks.check(name, right, "; ".join("%s: %s" % s for s in plan.steps))
+        done = subprocess.run([EINNET, "verify", "--small", path] + options,
+                              stdout=subprocess.DEVNULL)
+        checks.check(name + ": verify", not done.returncode)
 
 
 def shuffled(checks):
@@ -669,6 +705,7 @@ def main():
         put_back(checks, os.path.join(folder, "pixels.ein"))
         skip(checks, os.path.join(folder, "skip.ein"))
         beside(checks, os.path.join(folder, "beside.ein"))
+        shared(checks, os.path.join(folder, "shared.ein"))
         for math in ("tf32", "fp16"):
             channels_last(checks, path, math)
     shuffled(checks)

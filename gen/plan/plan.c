@@ -22,7 +22,8 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
 
 enum {
     EIN__NEAR_GAIN = 10,  // another way to make a plan may gain such a share of what it costs
-    EIN__FEW_STEPS = 40
+    EIN__FEW_STEPS = 40,
+    EIN__JOINING_SHARE = 50  // what lays results side by side takes such a share, or is let be
 };
 
 // Whether the plan has so few steps that a look at other plans costs little.
@@ -214,6 +215,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
     if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
     if (!ein__reload_maps(ctx, root, nroot) || !ein__end_rows(ctx, root, nroot)) return false;
+    if (ctx->laying && !ein__copy_pieces(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
     return !ctx->status;
@@ -261,6 +263,27 @@ static bool ein__build_reloads(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, other, nroot, &ctx->reloading, ein__build_steps);
 }
 
+// Whether steps that lay others' results side by side are a part of the plan's time.
+static bool ein__plan_joins(ein_ctx *ctx) {
+    int64_t ps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        bool any = false;
+        for (int k = 0; k < s->nval && !any; k++) any = ein__joins(ctx, s->val[k]);
+        if (any) ps = ein__cost_sum(ps, s->ps);
+    }
+    return ps >= ein__plan_cost(&ctx->plan) / EIN__JOINING_SHARE && ps > 0;
+}
+
+// The same, with copies of what may lie elsewhere for those steps too, where there are such.
+static bool ein__build_laid(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    if (!ein__build_reloads(ctx, root, nroot)) return false;
+    if (!ein__plan_is_worth_it(ctx) || !ein__plan_joins(ctx)) return true;
+    return ein__build_again(ctx, other, nroot, &ctx->laying, ein__build_steps);
+}
+
 // Whether a product of the plan loads a copy, which could be made beside other kernels.
 static bool ein__loads_copies(ein_ctx *ctx) {
     bool any = false;
@@ -276,7 +299,7 @@ static bool ein__loads_copies(ein_ctx *ctx) {
 static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
-    if (!ein__build_reloads(ctx, root, nroot)) return false;
+    if (!ein__build_laid(ctx, root, nroot)) return false;
     if (!ein__plan_is_worth_it(ctx)) return true;
     if (!ein__in_the_way(ctx, ein__computes_loads) && !ein__loads_copies(ctx)) return true;
     return ein__build_again(ctx, other, nroot, &ctx->unloaded, ein__build_steps);
