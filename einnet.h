@@ -20862,6 +20862,7 @@ static int ein__sums_together(ein_ctx *ctx, const ein__scope *s, uint32_t *slot)
     bool picks = e->op == EIN__X_SELECT && e->fn == EIN__EQ;
     if (!*slot) return 2;
     if (picks || ein__extent_of(s, ~0u << s->nt) <= EIN__COMMON_TERMS) return 1;
+    if (ein__ex_operations(ctx, s->body) < EIN__COMMON_LEAST) return 1;
     for (uint32_t i = 0; i < s->nt; i++) {
         if (s->n[i] < 2 || s->n[i] > EIN__SUMS) continue;
         int64_t common = ein__common_operations(ctx, ein__common_term(ctx, s, i), i);
