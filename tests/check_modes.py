@@ -32,7 +32,7 @@ MOST_SECONDS = 45  # the CPU's, for one file; none needs a third of it on an idl
 # Outputs that are a norm's, an attention's or a convolution's result in another shape, pieces of an
 # output, and sums of squares of what is stored as halves: no kernel is there to convert alone.
 PLAIN = ("norms", "norms_spelled", "norms_grouped", "flat_rows", "pools", "conv_1d_3d",
-         "deconv_odd", "merge_sums", "attention_decode", "safe_softmax")
+         "deconv_odd", "attention_decode", "safe_softmax")
 # A recurrence of a state space model: what some of its products read as halves begins at addresses
 # that tensor cores do not take, so that in FP16 no call has all of them.
 STATES = """ein 1
