@@ -46,7 +46,7 @@ check 'merged' $einnet costs "$work/a" -o "$work/out"
 sort "$work/a" > "$work/want"
 sort "$work/out" | check 'all rows are kept' cmp - "$work/want"
 $einnet costs "$work/a" "$work/b" > "$work/log" 2>&1
-[ $? = 3 ] && grep -q "40 ps for 'conv x algo=engine:28,2=1,12=-1', but .*a:1: says 50 ps" \
+[ $? = 3 ] && grep -q "40 ps for 'conv x algo=engine:28,2=1,12=-1', but .*a:1 says 50 ps" \
     "$work/log" && pass || fail 'tables that differ' "$work/log"
 check 'merged by age' $einnet costs "$work/a" "$work/b" --prefer last -o "$work/out"
 grep -c . "$work/out" | grep -q '^3$' && grep -q -P 'engine:28,2=1,12=-1\t40\t' "$work/out" &&

@@ -5,7 +5,7 @@ much."""
 BAD = [
     ("Convv(a)", ["f32[3]"], 4, "unknown operator 'Convv'; did you mean 'Conv'?"),
     ("Frobnicate(a)", ["f32[3]"], 4, "unknown operator 'Frobnicate'"),
-    ("GridSample(a, b)", ["f32[1,2,5,6]", "f32[1,3,4,2]"], 4, "einnet import writes it out"),
+    ("GridSample(a, b)", ["f32[1,2,5,6]", "f32[1,3,4,2]"], 4, "einnet import writes it as others"),
     ("Conv(a, b; stride=2)", ["f32[1,3,8,8]", "f32[4,3,3,3]"], 3, "did you mean 'strides'?"),
     ("Conv(a, b; strides=0)", ["f32[1,3,8,8]", "f32[4,3,3,3]"], 3, "strides is 0"),
     ("Conv(a, b; strides=1.5)", ["f32[1,3,8,8]", "f32[4,3,3,3]"], 3, "integer"),
