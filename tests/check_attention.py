@@ -727,11 +727,24 @@ def few_jobs(folder):
     return jobs
 
 
+def run_jobs(jobs):
+    """Does those whose name has one of the command's arguments in it, if there are any."""
+    failed = 0
+    jobs = [j for j in jobs if not sys.argv[1:] or any(a in j[0] for a in sys.argv[1:])]
+    for name, function, arguments in jobs:
+        try:
+            function(*arguments)
+        except (run_models.Failure, subprocess.TimeoutExpired, OSError) as error:
+            failed += 1
+            print("FAIL %s: %s" % (name, error), flush=True)
+    print("%d passed, %d failed" % (len(jobs) - failed, failed))
+    return 1 if failed else 0
+
+
 def main():
     """Arguments: only tests whose name has one of them in it."""
     jobs = [("%s %s" % (c[0], " ".join(c[3])), check_count, c) for c in COUNTS]
     jobs.append(("heads that share keys", check_shared, ()))
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         jobs.append(("rows that see no key, fp16", check_padded, (folder,)))
         jobs.append(("places behind the last row", check_blind, (folder,)))
@@ -792,15 +805,7 @@ def main():
                    " == 0.f) " + weight, " == 2.f) " + weight))
                  for math, weight in GATE_FAULTS if LONG]
         jobs += few_jobs(folder)
-        jobs = [j for j in jobs if not sys.argv[1:] or any(a in j[0] for a in sys.argv[1:])]
-        for name, function, arguments in jobs:
-            try:
-                function(*arguments)
-            except (run_models.Failure, subprocess.TimeoutExpired, OSError) as error:
-                failed += 1
-                print("FAIL %s: %s" % (name, error), flush=True)
-    print("%d passed, %d failed" % (len(jobs) - failed, failed))
-    return 1 if failed else 0
+        return run_jobs(jobs)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from check_attention import (EINNET, MASKS, MODELS, ROOT, argparse_like, check_fault, check_nvcc,
-                             emit, instance, kernels, longer, plan_us, run_models)
+                             emit, instance, kernels, longer, plan_us, run_jobs, run_models)
 from harness import LONG
 
 # Of an element of the first product.
@@ -111,7 +111,6 @@ def check_count(path, want, options):
 def main():
     """Arguments: only tests whose name has one of them in it."""
     jobs = [("%s %s" % (c[0], " ".join(c[2])), check_count, c) for c in COUNTS]
-    failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name in sorted({run[0] for run in RUNS}):
             with open(path_of(folder, name), "w") as out:
@@ -124,15 +123,7 @@ def main():
                       (path_of(folder, run[0]),) + run[1:]) for run in NVCC]
         jobs += [("fault: %s, %s" % fault[1:3], check_fault,
                   (path_of(folder, "windows"), *fault[:2], *fault[3:])) for fault in FAULTS if LONG]
-        jobs = [j for j in jobs if not sys.argv[1:] or any(a in j[0] for a in sys.argv[1:])]
-        for name, function, arguments in jobs:
-            try:
-                function(*arguments)
-            except (run_models.Failure, subprocess.TimeoutExpired, OSError) as error:
-                failed += 1
-                print("FAIL %s: %s" % (name, error), flush=True)
-    print("%d passed, %d failed" % (len(jobs) - failed, failed))
-    return 1 if failed else 0
+        return run_jobs(jobs)
 
 
 if __name__ == "__main__":
