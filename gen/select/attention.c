@@ -125,10 +125,10 @@ static ein__ex ein__attention_expand(ein_ctx *ctx, ein__attention *a, ein__ex ex
 // are a softmax, one read of the keys' values, the other factors free of the keys.
 typedef struct ein__attention_terms {
     ein__attention *a;
-    ein__ex softmax;      // a read whose definition has the weight, or none
-    ein__ex mark;         // what stands for the sum
-    ein__ex exponential;  // found: the weight
-    ein__ex total;        // a read that has to be the exponentials' sum, or none
+    ein__ex softmax;  // a read whose definition has the weight, or none
+    ein__ex mark;     // what stands for the sum
+    ein__ex weight;   // found
+    ein__ex total;    // a read that has to be the exponentials' sum, or none
 } ein__attention_terms;
 
 // The conditions of a select whose other case is 0: free of the keys, or that the weight, which is
@@ -175,7 +175,7 @@ static ein__ex ein__attention_weight(ein_ctx *ctx, ein__attention_terms *z, ein_
         e.kid[k] = ein__attention_weight(ctx, z, e.kid[k]);
         return e.kid[k].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
     }
-    z->exponential = ex;
+    z->weight = ex;
     return z->mark;
 }
 
@@ -186,11 +186,11 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
     if (!(ein__ex_uses(ctx, ex) & z->a->keys)) return ex;
     bool product = e.op == EIN__X_BINARY && (e.fn == EIN__MUL || e.fn == EIN__DIV);
     if (!z->a->soft && !product && ein__ex_contains(ctx, ex, z->softmax)) {
-        ein__ex body = z->exponential.i ? (ein__ex){0} : ein__attention_expand(ctx, z->a, ex);
+        ein__ex body = z->weight.i ? (ein__ex){0} : ein__attention_expand(ctx, z->a, ex);
         return body.i ? ein__attention_weight(ctx, z, body) : body;
     }
-    if (z->a->soft && e.op == EIN__X_UNARY && e.fn == EIN__EXP && !z->exponential.i) {
-        z->exponential = ex;
+    if (z->a->soft && e.op == EIN__X_UNARY && e.fn == EIN__EXP && !z->weight.i) {
+        z->weight = ex;
         return z->mark;
     }
     if (e.op == EIN__X_READ && ex.i == z->softmax.i) {
@@ -487,8 +487,8 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     if (kind == EIN__OF_ANY) a->plain = ein__attention_volume(ctx, a, softmax);
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
-    if (!a->result.i || !z.exponential.i || !a->value.i) return false;
-    if (!ein__attention_scores(ctx, a, z.exponential) || !ein__attention_is_closable(ctx, a))
+    if (!a->result.i || !z.weight.i || !a->value.i) return false;
+    if (!ein__attention_scores(ctx, a, z.weight) || !ein__attention_is_closable(ctx, a))
         return false;
     if (map.i) {
         ein__attention_swap swap = {v, a->result};
@@ -496,7 +496,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
                                           ein__attention_swapped, &swap);
         if (!a->result.i || !ein__attention_absorb(a, v)) return false;
     }
-    return ein__attention_sum(ctx, a, z.exponential) &&
+    return ein__attention_sum(ctx, a, z.weight) &&
            (!z.total.i || ein__ex_get(ctx, z.total)->val == a->sum.i) &&
            ein__attention_slots(ctx, a) && ein__attention_reads(ctx, a);
 }
