@@ -305,11 +305,25 @@ FILTERS = [
         "h in 0:9, w in 0:8, pad x 0"), (2, 5, 6, 1, (3, 3), (1, 1))),
 ]
 
+def picked(rows, weights, f, c):
+    return """ein 1
+model picked
+input x: f32[%d,%d]
+input at: i32[%d]
+weight w: f32[%d,%d,%d] = randn(std=0.1)
+output y
+each = Gather(w, at; axis=0)
+y[r,f] = sum(c) x[r,c] * each[r,f,c]
+""" % (rows, c, rows, weights, f, c)
+
+
 # name, model, a batched GEMM (batch, sizes in any role) that a candidate has
 BATCHED = [
     ("two groups to a batch", grouped(1, 12, 8, 9, 3, 2), (2, 36, 81, 6)),
     ("three groups to a batch", grouped(1, 9, 6, 7, 3, 3), (3, 18, 49, 3)),
     ("four groups of conv1x1 to a batch", grouped(1, 8, 12, 7, 1, 4), (4, 3, 49, 2)),
+    ("rows sorted by the weights they pick", picked(900, 7, 200, 160), (13, 128, 160, 200)),
+    ("the same, few rows for each", picked(400, 40, 96, 512), (62, 16, 96, 512)),
 ]
 
 

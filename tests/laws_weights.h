@@ -39,6 +39,42 @@ static sides law_distribute(ein_ctx *ctx, ein__val unused) {
     return is ? (sides){v, scope_value(ctx, "made", &made)} : NO_SIDES;
 }
 
+// A product with weights that integers pick, which may be none's, for one or two iterators of rows,
+// of which one may be summed over, behind another one perhaps; rows in tiles of any size.
+static sides law_sorted(ein_ctx *ctx, ein__val unused) {
+    int64_t n[5] = {random_in(2, 5), random_in(1, 3), random_in(2, 3), random_in(2, 3), 0};
+    int64_t weights = random_in(2, 5);
+    bool summed = random_in(0, 1), two = random_in(0, 2) > 0, again = random_in(0, 1);
+    int order[4] = {0, 1, 2, 3};  // slots of rows' iterators, of the result's other one, of terms
+    if (summed) order[1] = 2, order[2] = 1;
+    ein__ix it[4], at[3];
+    int64_t extent[4];
+    (void)unused;
+    for (int k = 0; k < 4; k++) extent[order[k]] = n[k];
+    for (int k = 0; k < 4; k++) it[k] = ein__ix_iter(ctx, (uint32_t)order[k], n[k]);
+    ein__shape picks = {.rank = 2, .d = {n[0], n[1]}},
+               all = {.rank = 3, .d = {weights, n[2], n[3]}};
+    ein__val e = ein__val_new(ctx, "e", EIN__V_INPUT, -1, (ein__sc){0}, &picks, EIN__I32, -1);
+    ein__val w = ein__val_new(ctx, "w", EIN__V_WEIGHT, -1, (ein__sc){0}, &all, EIN__F32, -1);
+    ein__shape rows = {.rank = 3, .d = {n[0], two ? n[1] : 1, n[3]}};
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &rows, EIN__F32, -1);
+    at[0] = ein__ix_gather(ctx, ein__ex_read(ctx, e, 0, it, 2));
+    at[1] = it[2], at[2] = it[3];
+    ein__ex body = ein__ex_read(ctx, w, 0, at, 3);
+    at[0] = it[0], at[1] = two ? it[1] : ein__ix_const(ctx, 0);
+    body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, x, 0, at, 3), body);
+    if (again) body = ein__ex_binary(ctx, EIN__MUL, body, ein__ex_read(ctx, e, 0, it, 2));
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, summed ? 2 : 3, summed ? 2 : 1, extent, body);
+    ein__pass z = {.ctx = ctx, .self = v};
+    ein__picking p;
+    ein__sorting o = {.n = 0};
+    if (!v.i || !ein__find_picking(ctx, v, &p, &o)) return NO_SIDES;
+    ein__count_sorting(&o, random_in(1, 4));
+    ein__val made = ein__sorted_product(&z, v, &p, &o);
+    arrfree(z.by_scope);
+    return (sides){v, made};
+}
+
 // A sum of products, some of them with one weight and some as often as two.
 static sides law_collect(ein_ctx *ctx, ein__val unused) {
     static const int in_w[] = {0, 2};

@@ -132,11 +132,28 @@ static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
     p->scattered = true;
 }
 
+// Whether the loads of factor `side` find in memory what map `v` moves: then that is the factor.
+static bool ein__loads_moved(ein_ctx *ctx, const ein__kernel *k, ein__val v, int side,
+                             ein__tiled *p) {
+    ein__ex load = ein__load_of(ctx, p->read[side], v);
+    const ein__expr *e = load.i ? ein__ex_get(ctx, load) : NULL;
+    if (!e || e->op != EIN__X_READ || e->bits || ctx->value[e->val].dtype != ctx->value[v.i].dtype)
+        return false;
+    bool alone;
+    int last = ein__product_last(ctx, k->s[0], p, &alone);
+    p->read[side] = e;
+    p->load[side] = ein__factor_load_of(ctx, k->s[0], e, p->group[side], side ? k->out : NULL, last,
+                                        alone, p->math);
+    p->rounded = ein__may_round(ctx, (ein__val){p->read[1]->val});
+    return true;
+}
+
 // What the loads of a product compute.
 static void ein__loads_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     for (int i = 0; i < 2 && !k->nrow; i++)
         for (int side = 0; side < 2; side++)
-            if (k->load[i].i && p->read[side]->val == k->load[i].i) {
+            if (k->load[i].i && p->read[side]->val == k->load[i].i &&
+                !ein__loads_moved(ctx, k, k->load[i], side, p)) {
                 p->load[side].each =
                     ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i])->body);
                 p->computed = true;

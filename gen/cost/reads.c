@@ -59,6 +59,22 @@ static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
     return used;
 }
 
+// What all places of iterator `i` are multiples of, in elements, where the subscripts that have it
+// are looked up, and have no other iterator of a run; -1: they are not.
+static int64_t ein__looked_up_step(ein_ctx *ctx, const ein__expr *read, uint32_t i) {
+    int64_t stride[EIN__MAX_RANK], step = 0;
+    ein__strides_of(ctx, (ein__val){read->val}, stride);
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        if (!(ein__ix_uses(ctx, read->ix[k]) >> i & 1)) continue;
+        bool place = f->n == 1 && f->q == 1 && f->t[0].k == 1 &&
+                     ein__atom_get(ctx, f->t[0].atom)->kind == EIN__GATHER;
+        if (!place) return -1;
+        step = ein__gcd(step, stride[k]);
+    }
+    return step;
+}
+
 // Positions of which two have room in one word of such a table, and what is between both of them
 // and those that are behind the last term: see ein__kaxis_packed.
 enum { EIN__TAP_RANGE = 1 << 14 };
@@ -169,6 +185,15 @@ static ein__run ein__nearest_of(const ein__scope *s, const int64_t *step, const 
     return (ein__run){first, step[first], s->n[first], 1u << first};
 }
 
+// The factor of product `s` that is read as `v`, as its loads compute it: none when its expression
+// grows too large.
+static ein__ex ein__load_of(ein_ctx *ctx, const ein__expr *read, ein__val v) {
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex ex = ein__rule_inline(ctx, v, read);
+    bool fits = ein__tried(ctx, attempt) && ex.i && ein__ex_size(ctx, ex) <= EIN__MAX_INLINE;
+    return fits ? ex : (ein__ex){0};
+}
+
 // Loads of `read` as the factor of a product on tensor cores (FP32: without them). `lines`: slots
 // of its rows or columns, in the order of `out` where that is not NULL; `last`: the one that counts
 // the terms innermost (-1: the nearest), those of a step `alone` or with others that go on.
@@ -181,7 +206,11 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     uint32_t guarded = ein__guarded_slots(ctx, read);
     bool half = ein__element_size(ctx, (ein__val){read->val}) == 2, gathers = false;
     ein__read_steps(ctx, read, all, step);
-    for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
+    for (uint32_t i = 0; i < all; i++) {
+        // Where a batch lies is looked up once.
+        if (step[i] < 0 && !((lines | terms) >> i & 1)) step[i] = ein__looked_up_step(ctx, read, i);
+        gathers |= step[i] < 0;
+    }
     ein__run line = out ? ein__nearest_of(s, step, out, lines) : ein__nearest(s, step, lines),
              term = last < 0 ? ein__nearest(s, step, terms)
                              : ein__run_from(s, step, alone ? 1u << last : terms,

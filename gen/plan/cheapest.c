@@ -201,6 +201,7 @@ EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
         if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
     if (!ctx->plan.way.approach.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
+    if (!ein__sort_rows(ctx, root, nroot)) return false;
     ctx->approach.variant = ctx->plan.way.approach.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }

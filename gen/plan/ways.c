@@ -235,7 +235,8 @@ static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
 
 // Reductions of the program under `root` in several steps, where each has fewer terms.
 static bool ein__in_parts(ein_ctx *ctx, ein__val *root, int nroot) {
-    return ein__block_prefixes(ctx, root, nroot) && ein__separate_windows(ctx, root, nroot);
+    return ein__sort_rows(ctx, root, nroot) && ein__block_prefixes(ctx, root, nroot) &&
+           ein__separate_windows(ctx, root, nroot);
 }
 
 // The same of the program in variant `k`, if that is another one.

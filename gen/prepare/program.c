@@ -86,17 +86,25 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     return uses;
 }
 
-// Marks what copies or concatenation `v` of weights reads in ctx->unrounded where `v` is marked
-// there, or the other way round: they may share memory.
+// Whether map `s` moves weights to places that are known at run time.
+static bool ein__looks_up(const ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    return s->reduce == EIN__R_NONE && e->op == EIN__X_READ && ctx->value[e->val].weight_only;
+}
+
+// Marks weights in ctx->unrounded where what `v` makes of them is marked there, or the other way
+// round: copies and concatenations, which may share memory, and what is looked up.
 static void ein__share_unrounded(ein_ctx *ctx, ein__val v) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__pieces pieces = {.n = 0};
-    if (!s || !ctx->value[v.i].weight_only) return;
-    if (!ein__copy_of(ctx, v) && !ein__is_concat(ctx, v, &pieces)) return;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    if (!s) return;
+    bool looks_up = ein__looks_up(ctx, s);
+    bool copies =
+        ctx->value[v.i].weight_only && (ein__copy_of(ctx, v) || ein__is_concat(ctx, v, &pieces));
+    const ein__ex *reads = looks_up || copies ? ein__ex_reads(ctx, s->body) : NULL;
     for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
-        bool *other = &ctx->unrounded[ein__ex_get(ctx, reads[k])->val];
-        *other = ctx->unrounded[v.i] |= *other;
+        uint32_t r = ein__ex_get(ctx, reads[k])->val;
+        if (ctx->value[r].weight_only) ctx->unrounded[r] = ctx->unrounded[v.i] |= ctx->unrounded[r];
     }
 }
 
@@ -116,6 +124,7 @@ EIN__FN void ein__mark_unrounded(ein_ctx *ctx, const ein__val *order, const ein_
         for (int k = 0; k < nroot; k++) output |= root[k].i == order[i].i;
         if (!s || (ctx->value[order[i].i].weight_only && !output)) continue;
         if (ein__two_factors(ctx, s, read, &alpha) && !ein__keeps_fp32(ctx, order[i])) continue;
+        if (ein__looks_up(ctx, s) && !output) continue;
         const ein__ex *reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             ctx->unrounded[ein__ex_get(ctx, reads[k])->val] = true;

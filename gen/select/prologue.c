@@ -19,12 +19,3 @@ static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, 
     *known = ein__kernel_row(ctx, &k) != NULL;
     return ein__cost_kernel(ctx, &k);
 }
-
-// The factor of product `s` that is read as `v`, as its loads compute it: none when its expression
-// grows too large.
-EIN__FN ein__ex ein__load_of(ein_ctx *ctx, const ein__expr *read, ein__val v) {
-    ein__attempt attempt = ein__try(ctx);
-    ein__ex ex = ein__rule_inline(ctx, v, read);
-    bool fits = ein__tried(ctx, attempt) && ex.i && ein__ex_size(ctx, ex) <= EIN__MAX_INLINE;
-    return fits ? ex : (ein__ex){0};
-}

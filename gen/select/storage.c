@@ -43,12 +43,17 @@ static bool ein__reads_common(ein_ctx *ctx, const ein__ex *a, const ein__ex *b) 
     return false;
 }
 
+static bool ein__is_integer(const ein_ctx *ctx, uint32_t v) {
+    return ctx->value[v].dtype == EIN__I32 || ctx->value[v].dtype == EIN__I64;
+}
+
 static bool ein__is_plain_reduction(ein_ctx *ctx, const ein__scope *s) {
     return s->reduce != EIN__R_NONE && (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
 }
 
 // Marks reduction r a statistic where its reader v reads r's own operands too: the mean that is
-// subtracted from the data, the maximum and the sum of a softmax. A pooled value is read by itself.
+// subtracted from the data, the maximum and the sum of a softmax. A pooled value is read by itself,
+// and an integer says where something is read.
 static void ein__mark_statistics(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
@@ -56,7 +61,7 @@ static void ein__mark_statistics(ein__storer *z, ein__val v) {
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t r = ein__ex_get(ctx, reads[i])->val;
         const ein__scope *s = ein__scope_of(ctx, (ein__val){r});
-        if (s && ein__is_plain_reduction(ctx, s)) {
+        if (s && ein__is_plain_reduction(ctx, s) && !ein__is_integer(ctx, r)) {
             const ein__ex *below = ein__ex_reads(ctx, s->body);
             if (ein__reads_common(ctx, reads, below)) z->is[r] |= EIN__IS_STATISTIC;
         }
@@ -111,10 +116,6 @@ static void ein__mark_outputs(ein__storer *z, ein__val v) {
     bool whole = elements == ein__elements(&ctx->value[v.i].shape);
     if (!whole || !(sole || (read && ein__is_renaming(ctx, v, read)))) return;
     for (int i = 0; i < pc.n; i++) z->is[pc.read[i]->val] |= EIN__IS_OUTPUT;
-}
-
-static bool ein__is_integer(const ein_ctx *ctx, uint32_t v) {
-    return ctx->value[v].dtype == EIN__I32 || ctx->value[v].dtype == EIN__I64;
 }
 
 // Adds to `some` and `all` whether what `ex` is made of are integers and counts, not where these
@@ -522,7 +523,9 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     ein__scope s = *ein__scope_of(ctx, v);
     z->operand = ein__operand_type(z, v);
     memset(z->also_half, 0, sizeof z->also_half);
-    z->half_weights = ein__halves_weights(z, &s);
+    // What is looked up and stored as halves is the same if it was made halves first, at load.
+    bool moved = type == EIN__F16 && ein__ex_get(ctx, s.body)->op == EIN__X_READ;
+    z->half_weights = moved || ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
     bool inside;
     if (s.reduce == EIN__R_SUM && ein__is_attended(z, v, &inside))

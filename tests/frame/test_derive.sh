@@ -139,4 +139,8 @@ fault 'a collected product without its sign' derive/rule_distribute.c \
     's/ein__add_scaled(ctx, body, sum->t\[k\]\.scale,/ein__add_scaled(ctx, body, 1,/'
 fault 'a gate that reads its first half twice' derive/rule_gate.c \
     's/g->half\[second\]/g->half[0]/'
+fault 'a sorted row that counts itself among those before it' derive/rule_sorted.c \
+    's/ein__ix_addc(ctx, behind, -1), o->block/behind, o->block/'
+fault 'a row without weights that is given those of another' derive/rule_sorted.c \
+    's/(double)o->weights), at, none)/(double)o->weights), at, at)/'
 finish
