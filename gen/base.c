@@ -501,13 +501,20 @@ EIN__FN int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
     __extension__ typedef unsigned __int128 wide;
     int64_t product;
     // Divisions of 128 bits take long, and few products need them.
-    if (!ein__mul_overflows(a, b, &product))
-        return product / c > INT64_MAX / 4 ? INT64_MAX / 4 : product / c;
+    if (!ein__mul_overflows(a, b, &product)) {
+        int64_t v = product / c;
+        return v > INT64_MAX / 4 ? INT64_MAX / 4 : v;
+    }
     wide v = (wide)a * (wide)b / (wide)c;
     return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
 }
 
-EIN__FN int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
+// The same without a division, which is most of what estimates would take.
+EIN__FN int64_t ein__times(int64_t a, int64_t b) {
+    int64_t product;
+    bool over = ein__mul_overflows(a, b, &product) || product > INT64_MAX / 4;
+    return over ? INT64_MAX / 4 : product;
+}
 
 EIN__FN int64_t ein__plus(int64_t a, int64_t b) {
     return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;

@@ -442,11 +442,11 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
         bool row = in[1 - col] >> i & 1, column = in[col] >> i & 1;
         int group = row == column ? 2 : column;
         if (i >= s->nt) {
-            p->depth = ein__muldiv(p->depth, s->n[i], 1);
+            p->depth = ein__times(p->depth, s->n[i]);
             continue;
         }
         p->group[group] |= 1u << i;
-        p->extent[group] = ein__muldiv(p->extent[group], s->n[i], 1);
+        p->extent[group] = ein__times(p->extent[group], s->n[i]);
     }
     bool alone;
     int last = ein__product_last(ctx, s, p, &alone);
@@ -463,7 +463,7 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
             across = (p->extent[1] + t->cols - 1) / t->cols;
     if (t->patch == 1) down = ein__patch_box(p, t)->boxes;
     if (t->patch == 2) across = ein__patch_box(p, t)->boxes;
-    return ein__muldiv(ein__muldiv(down, across, 1), p->extent[2], 1);
+    return ein__times(ein__times(down, across), p->extent[2]);
 }
 
 // Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
@@ -585,8 +585,8 @@ static int64_t ein__shared_ps(const ein__gpu *g, int64_t bytes) {
 static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile *t,
                                       int64_t terms) {
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
-    int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
-    int64_t bytes = ein__muldiv(ein__tensor_lines(t) * ein__math_bytes(t->math), terms, 1);
+    int64_t flop = ein__times(2 * t->rows * t->cols, terms);
+    int64_t bytes = ein__times(ein__tensor_lines(t) * ein__math_bytes(t->math), terms);
     int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g, t)),
             shared = ein__shared_ps(g, bytes);
     return math > shared ? math : shared;
@@ -637,15 +637,14 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
 static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
                                      const ein__product_tile *t, int64_t waves, int64_t rows) {
     int64_t steps = (p->depth + t->terms - 1) / t->terms, size = t->rows * t->cols;
-    int64_t flop =
-        ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * size, steps * t->terms, 1), 1);
+    int64_t flop = ein__times(ein__times(waves, g->sms), ein__times(2 * size, steps * t->terms));
     int64_t more = ein__load_ops(p, t) -
                    (t->rows * EIN__LOAD_TERMS + t->cols * EIN__LOAD_LINES) * t->terms / 4,
             sums = t->parts > 1 ? 2 * t->parts * size * 4 : 0;
     int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
     int64_t each = ein__shared_ps(g, sums);
     if (more > 0 || rows) each += ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps);
-    return ps + ein__muldiv(waves, each, 1);
+    return ps + ein__times(waves, each);
 }
 
 // What ends a tile, and sums along its rows, for so many waves of blocks, beside what is counted in
@@ -673,7 +672,7 @@ static int64_t ein__clustered(int64_t blocks, int together) {
 static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t, int64_t waves, int64_t again) {
     int64_t blocks = ein__product_blocks(p, t), steps = ein__ceil(p->depth, t->terms);
-    int64_t terms = ein__muldiv(steps, t->terms, 1), each = EIN__PRODUCT_STEP_PS, ps;
+    int64_t terms = ein__times(steps, t->terms), each = EIN__PRODUCT_STEP_PS, ps;
     int64_t turns = steps / ein__product_ahead(g, p, t);
     int64_t rows = ein__rows_ops(p, t) * t->terms + ein__cross_ops(p, t);
     int64_t alone = t->math == EIN__MATH_FP32 ? EIN__PRODUCT_ALONE_PS : EIN__TENSOR_ALONE_PS;
@@ -682,13 +681,13 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
     } else {
         int64_t issued = ein__issued_ps(g, ein__tensor_ops(g, p, t) + rows, steps),
                 one = ein__product_tensor_ps(g, t, terms);
-        ps = ein__muldiv(waves, issued > one ? issued : one, 1);
+        ps = ein__times(waves, issued > one ? issued : one);
         // What goes through registers is waited for, stored and read before the next step: by
         // bench/issue.py such steps take 2.5 to 3 times as long as those that are copied.
         if (!ein__product_is_async(p, t)) each += (issued > one ? issued : one) / steps;
     }
-    int64_t bytes = ein__muldiv(
-        ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
+    int64_t bytes =
+        ein__times(ein__times(ein__math_bytes(t->math) * (t->rows + t->cols), terms), blocks);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     // The steps of a product of 4096 x 4096 by warpgroups get four thirds of that.
     if (t->warpgroups) l2 += l2 / 3;

@@ -36,12 +36,12 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
     int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
-    int64_t whole = *ps = ein__muldiv(turns, c->turn_ps, 1);
+    int64_t whole = *ps = ein__times(turns, c->turn_ps);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
-        int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
+        int64_t blocks = ein__times(c->groups, n), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
         if (blocks > most || (*ps <= streamed && blocks > g->sms * EIN__SHARE_STREAMS)) break;
-        int64_t with = ein__muldiv((turns + n - 1) / n, c->turn_ps, 1) + tail;
+        int64_t with = ein__times((turns + n - 1) / n, c->turn_ps) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
         if (with >= *ps || !ein__tail_gains(with, whole)) continue;
         *ps = with;

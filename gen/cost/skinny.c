@@ -88,7 +88,7 @@ static void ein__skinny_ahead(const ein__skinny *k, int size, ein__skinny_cut *c
 
 EIN__FN ein__skinny_cut ein__skinny_cut_of(ein_ctx *ctx, const ein__skinny *k) {
     int64_t few = k->p.extent[k->few], many = k->p.extent[k->many], batch = k->p.extent[2];
-    int64_t lines = ein__muldiv(many, batch, 1), sms = ein__gpu_of(ctx)->sms;
+    int64_t lines = ein__times(many, batch), sms = ein__gpu_of(ctx)->sms;
     ein__skinny_cut cut = {.columns = 4, .lanes = 1, .block = EIN__SKINNY_BLOCK};
     cut.held = (int)(few + 3) / 4 * 4;
     cut.pitch = cut.held % 8 ? cut.held : cut.held + 4;

@@ -94,7 +94,7 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
                               ein__strip *w) {
     int lane = -1;
     int64_t taps = 1;
-    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__times(taps, s->n[i]);
     bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS &&
               ein__strip_plain(ctx, s->body);
     for (uint32_t i = 0; i < s->nt; i++)
@@ -191,7 +191,7 @@ EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *o
     int64_t taps = 1;
     *lane = -1;
     *w = (ein__strip){.row = ein__no_axis, .col = ein__no_axis, .deep = ein__no_axis};
-    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__times(taps, s->n[i]);
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && out[i] == 1) *lane = (int)i;
     bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS && *lane >= 0 &&

@@ -49,7 +49,7 @@ static int64_t ein__addend_share(const ein__tiled *p, const ein__product_tile *t
 // these are wanted.
 static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, int parts) {
     int64_t each = 4 * t->rows * (t->cols + (p->each ? 2 : 0));
-    return ein__muldiv(ein__product_blocks(p, t), each * parts, 1);
+    return ein__times(ein__product_blocks(p, t), each * parts);
 }
 
 // Bytes that a block of a cluster leaves for the others, from the beginning of its tile on: its
@@ -79,7 +79,7 @@ static bool ein__tail_gains(int64_t ps, int64_t whole) {
 static int64_t ein__cluster_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                                int parts) {
     int64_t each = 4 * t->rows * t->cols * (parts - 1) / parts;
-    int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1);
+    int64_t blocks = ein__times(ein__product_blocks(p, t), parts);
     int64_t bytes = ein__times(each, ein__ceil(blocks, g->sms));
     return ein__plus(ein__times(bytes, EIN__CLUSTER_BYTE_PS), EIN__CLUSTER_PS);
 }
@@ -92,7 +92,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     int64_t tiles = ein__product_blocks(p, t), alone = g->sms / EIN__TAIL_ALONE;
     if (!share || bytes > g->l2_bytes / 4) return INT64_MAX;
     ein__tiled q = *p, addend;
-    q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
+    q.extent[2] = ein__times(q.extent[2], parts);
     q.depth = share;
     q.together = cluster ? parts : 0;
     if (p->addend) {
@@ -104,8 +104,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     if (cluster) return ein__plus(ein__product_tile_ps(g, &q, t), ein__cluster_ps(g, p, t, parts));
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     // As if as many blocks read as the cache can serve.
-    int64_t tail =
-        ein__muldiv(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone, 1);
+    int64_t tail = ein__times(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone);
     int64_t moved = ein__muldiv(bytes + tail, 1000 * 1000, l2);
     return ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
 }
@@ -128,7 +127,7 @@ static int64_t ein__find_cut(const ein_ctx *ctx, const ein__tiled *p, ein__produ
         double waves = (double)tiles / (double)g->sms;  // at best, of any number of parts
         if (ein__product_floor(g, p, t, waves) > (double)best) continue;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
-            int64_t blocks = ein__muldiv(tiles, choices[k], 1);
+            int64_t blocks = ein__times(tiles, choices[k]);
             waves = (double)ein__ceil(blocks, g->sms) / choices[k];
             // Clusters that find room where blocks do share terms at less than memory does.
             bool room =

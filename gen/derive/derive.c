@@ -255,10 +255,10 @@ static bool ein__inner_dims(ein_ctx *ctx, const ein__scope *s, const ein__ex *re
         }
     }
     int64_t volume = 1;
-    for (int i = 0; i < z->n; i++) volume = ein__muldiv(volume, z->d[i].n, 1);
-    volume = ein__muldiv(volume, ein__extent_of(s, bare), 1);
+    for (int i = 0; i < z->n; i++) volume = ein__times(volume, z->d[i].n);
+    volume = ein__times(volume, ein__extent_of(s, bare));
     if (!ein__rule_on(ctx, EIN__RULE_SUBSTITUTE) ||
-        ein__muldiv(volume, 100, 1) > ein__muldiv(ein__extent_of(s, used), growth, 1)) {
+        ein__times(volume, 100) > ein__times(ein__extent_of(s, used), growth)) {
         z->n = 0;
         bare = used;
     }

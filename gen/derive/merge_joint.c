@@ -112,7 +112,7 @@ static bool ein__shared_slots(ein_ctx *ctx, ein__joint *f, const ein__part *cons
         for (uint32_t t = 0; t < s->nt; t++) {
             if (s->n[t] == 1 || (p[i]->in_x >> t & 1)) continue;
             f->flat[i] |= 1u << t;
-            n = ein__muldiv(n, s->n[t], 1);
+            n = ein__times(n, s->n[t]);
         }
         f->at[i] = total;
         total += n;

@@ -19,7 +19,7 @@ static bool ein__choose_joined(ein__joined *z) {
     int last = -1;
     for (uint32_t i = 0; i < s->nt; i++) {
         if (z->f->role[i] != EIN__C_GROUP) continue;
-        groups = ein__muldiv(groups, s->n[i], 1);
+        groups = ein__times(groups, s->n[i]);
         last = (int)i;
     }
     if (last < 0) return false;

@@ -36,7 +36,7 @@ static void ein__need_settle(const ein_ctx *ctx, ein__val v, ein__part_read *nee
     for (int k = 0; k < p->shape.rank; k++) {
         int64_t n = p->shape.d[k], part = need->hi[k] - need->lo[k] + 1;
         bool whole = !need->any || p->weight_only ||
-                     ein__muldiv(part, 100, 1) > ein__muldiv(n, EIN__NEEDED_PERCENT, 1);
+                     ein__times(part, 100) > ein__times(n, EIN__NEEDED_PERCENT);
         if (whole) need->lo[k] = 0, need->hi[k] = n - 1;
         need->less |= !whole;
     }

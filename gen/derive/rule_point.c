@@ -380,7 +380,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     const char *why = ein__point_why(z);
     int64_t volume = ein__extent_of(&z->t, (1u << z->t.nt) - 1),
             had = ein__extent_of(z->s, (1u << z->s->nt) - 1);
-    if (ein__muldiv(volume, 100, 1) > ein__muldiv(had, EIN__POINT_GROWTH, 1)) return;
+    if (ein__times(volume, 100) > ein__times(had, EIN__POINT_GROWTH)) return;
     x = ein__point_data(ctx, z);
     if (!x.i || !ein__point_filter(ctx, z, &w)) return;
     if (ein__ex_get(ctx, w)->op == EIN__X_CONST || ein__ex_get(ctx, x)->op == EIN__X_CONST) return;

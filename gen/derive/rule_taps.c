@@ -190,8 +190,8 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
     ein__put(&why, "summation splitting (blocks of ");
     for (int a = 0; a < f->c.spatial; a++) {
         bool ok = ein__block_range(ctx, &f->c, a, &b[a]);
-        had = ein__muldiv(had, f->c.out[a], 1);
-        now = ok ? ein__muldiv(now, b[a].count, 1) : INT64_MAX;
+        had = ein__times(had, f->c.out[a]);
+        now = ok ? ein__times(now, b[a].count) : INT64_MAX;
         ein__putf(&why, "%s%lld", a ? "x" : "", (long long)b[a].d);
     }
     ein__put(&why, " taps inside), variable substitution");

@@ -169,8 +169,7 @@ static void ein__rule_toeplitz(ein__deriver *d, int from) {
                 if (most < EIN__TOEPLITZ_LEAST || s.n[z.x] < EIN__TOEPLITZ_LEAST) continue;
                 int64_t b = ein__block_places(s.n[z.x], most), y = s.n[z.y];
                 int64_t terms = ein__plus(y, ein__times(z.step, b - 1));
-                if (b == last ||
-                    ein__muldiv(terms, 100, 1) > ein__muldiv(y, EIN__TOEPLITZ_GROWTH, 1))
+                if (b == last || ein__times(terms, 100) > ein__times(y, EIN__TOEPLITZ_GROWTH))
                     continue;
                 ein__add_toeplitz(d, &z, alpha, b, from);
                 last = b;

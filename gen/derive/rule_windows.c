@@ -59,7 +59,7 @@ static bool ein__shift_windows(ein_ctx *ctx, ein__shifts *z) {
         if (!ein__find_shift(ctx, z, k, &x, &e)) continue;
         const ein__index *f = ein__ix_get(ctx, e);
         int64_t least = f->lo, n = s->n[x] + f->hi - f->lo;
-        if (ein__muldiv(n, 100, 1) > ein__muldiv(s->n[x], EIN__WINDOWS_GROWTH, 1)) return false;
+        if (ein__times(n, 100) > ein__times(s->n[x], EIN__WINDOWS_GROWTH)) return false;
         z->t.n[x] = n;
         z->back[x] = ein__ix_addc(ctx, ein__ix_add(ctx, z->back[x], e), -least);
         // x + e + y + c without e and the old x.

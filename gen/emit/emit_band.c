@@ -183,7 +183,7 @@ static void ein__kband_store(ein__kgen *g, const ein__step *step, const ein__kba
 static int64_t ein__kband_reach(const ein__kband_form *f, const ein__band_tile *t) {
     int64_t places = t->row_tiles * 16 * t->rm + t->span + 16 * (t->rn + t->kc);
     int64_t start = f->c < 0 ? -(f->c + 1) : f->c;
-    return start > INT64_MAX / 8 ? start : start + ein__muldiv(f->d, places, 1);
+    return start > INT64_MAX / 8 ? start : start + ein__times(f->d, places);
 }
 
 // One attempt; false: try again without vectors or with 64-bit indices.
