@@ -576,6 +576,23 @@ static int64_t ein__plain_extent(ein_ctx *ctx, const ein__conv_form *z, int from
     return step;
 }
 
+// Whether cuDNN counts all of it: in ints, no tensor of 2^31 elements.
+static bool ein__conv_counts(const ein__conv *c) {
+    int64_t of[] = {ein__times(c->n, c->c), ein__times(c->n, c->f),
+                    ein__times(c->f, c->c / c->group)};
+    int64_t most = 0;
+    for (int a = 0; a < c->spatial; a++) {
+        const int64_t extent[] = {c->in[a], c->out[a], c->k[a]};
+        const int64_t steps[] = {c->pad[a], c->stride[a], c->dilation[a]};
+        for (int i = 0; i < 3; i++) {
+            of[i] = ein__times(of[i], extent[i]);
+            most = steps[i] > most ? steps[i] : most;
+        }
+    }
+    for (int i = 0; i < 3; i++) most = of[i] > most ? of[i] : most;
+    return most <= INT32_MAX;
+}
+
 // Data and result must be dense in the call's order, the channel dimension of x ordered
 // group-major.
 static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {
@@ -600,7 +617,7 @@ static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *ou
         if (z->role[i] == EIN__C_OUT) f *= z->s->n[i];
     z->c.group = groups;
     z->c.f = f;
-    return true;
+    return ein__conv_counts(&z->c);
 }
 
 static bool ein__match_conv_form(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {

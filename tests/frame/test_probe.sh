@@ -44,6 +44,13 @@ for type in bool i8 i32 i64 f16; do
     check "$type: it is measured" grep -q '"kernel map ' "$work/typed.cu"
 done
 
+# What is more than cuDNN counts is no call of it.
+printf '%s\n' 'ein 1' 'model long' 'input x: f32[1,4,3000000000]' 'weight k: f32[4,4,3] = ones()' \
+    'output y' 'y = Conv(x, k; pads=1)' > "$work/long.ein"
+check 'a probe of a convolution that is too large for cuDNN' $einnet probe "$work/long.ein" \
+    -o "$work/long.cu"
+check 'it is no call' sh -c "! grep -q '\"conv' $work/long.cu"
+
 # ---- parts
 
 parts_of() { # NAME OPTION...
