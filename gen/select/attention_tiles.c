@@ -788,8 +788,10 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     ein__attention_mask m;
     const ein__attention_edge *edge[] = {&m.begin, &m.end};
     bool read = ein__attention_masked(ctx, a, &m) && m.read;
-    for (int i = 0; i < 2 && read; i++)
+    for (int i = 0; i < 2 && read; i++) {
         h = ein__mix(ein__mix(h, (uint64_t)edge[i]->a), (uint64_t)edge[i]->key + edge[i]->is);
+        if (edge[i]->a && a->rows & (a->rows - 1)) h = ein__mix(h, (uint64_t)edge[i]->row);
+    }
     return ein__mix(h, (uint64_t)z.nseen);
 }
 

@@ -49,6 +49,26 @@ check 'the order of models does not matter' cmp "$work/several" "$work/other"
 sort "$work/keys" | comm -23 - "$work/several" > "$found"
 empty 'several models have the kernels of each'
 
+# masked ITERATOR: attentions whose heads share keys, of which a mask hides those behind ITERATOR.
+masked() {
+    printf '%s\n' 'ein 1' 'model masked' 'dim H = 64' 'input q: f32[H,H,H]' 'input k: f32[H,H]' \
+        'input w: f32[H,H,H]' 'output y' 'output z' 'r = Tanh(q)' \
+        "m[h,i,j] = select(idx(j) <= idx($1), exp(tanh(w[h,i,j])), -3.4028235e38)"
+    for pair in q:y r:z; do
+        s=${pair#*:}
+        printf '%s\n' "s$s[h,i,j] = sum(d) ${pair%:*}[h,i,d] * k[j,d]" \
+            "a$s[h,i,j] = s$s[h,i,j] + m[h,i,j]" "p$s = Softmax(a$s; axis=-1)" \
+            "$s[h,i,d] = sum(j) p$s[h,i,j] * k[j,d]"
+    done
+}
+for iterator in h i; do
+    masked $iterator > "$work/masked.ein"
+    keys_of "$work/masked.ein" | grep attention > "$work/by_$iterator"
+done
+[ -s "$work/by_h" ] && pass || fail 'there are attentions' "$work/log"
+cut -f1 "$work/by_h" | grep -F -f - "$work/by_i" > "$found"
+empty 'attentions whose masks go by other rows have other keys'
+
 # ---- tiles
 
 check 'a product is planned' sh -c "$einnet emit $model $libs -o - | grep -q ' est\. .*k_product'"
