@@ -845,7 +845,7 @@ static sides law_norm(ein_ctx *ctx, ein__val v) {
     ein__val p = new_scope(ctx, "p", EIN__R_SUM, 2, 1, m, product);
     ein__norm made;
     bool also = random_in(0, 1);
-    if (!ein__rule_norm(ctx, p, (ein__val){0}, (ein__ex){0}, also, &made)) return NO_SIDES;
+    if (!ein__rule_norm(ctx, p, (ein__val){0}, also, &made)) return NO_SIDES;
     return also && random_in(0, 1) ? (sides){y, made.also} : (sides){p, made.out};
 }
 

@@ -657,6 +657,12 @@ static ein__ex ein__read_replaced(ein_ctx *ctx, void *user, ein__ex read) {
     return ein__ex_get(ctx, read)->val == r->val ? r->by : read;
 }
 
+// `ex` with `by` for every read of `v`.
+static ein__ex ein__ex_put(ein_ctx *ctx, ein__ex ex, ein__val v, ein__ex by) {
+    ein__replacement r = {v.i, by};
+    return ein__ex_replace_reads(ctx, ex, ein__read_replaced, &r);
+}
+
 // Whether `term` multiplies a read by constants whose product with `c` is not rounded.
 static bool ein__scales_exactly(const ein_ctx *ctx, ein__ex term, double c) {
     const ein__expr *e = ein__ex_get(ctx, term);
@@ -691,8 +697,7 @@ static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
         double c;
         if (!ein__ex_weight_only(ctx, w) || ein__ex_weight_only(ctx, x)) continue;
         if (ein__ex_is_const(ctx, w, &c) && !ein__scales_exactly(ctx, term, c)) continue;
-        ein__replacement r = {v.i, w};
-        ein__ex scaled = ein__ex_replace_reads(ctx, term, ein__read_replaced, &r);
+        ein__ex scaled = ein__ex_put(ctx, term, v, w);
         if (!scaled.i) return (ein__val){0};
         if (!ein__ex_weight_only(ctx, scaled)) return (ein__val){0};
         if (ein__ex_uses(ctx, scaled) & ~ein__ex_uses(ctx, w)) continue;

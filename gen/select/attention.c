@@ -458,16 +458,6 @@ static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponent
     return ok;
 }
 
-typedef struct ein__attention_swap {
-    ein__val v;
-    ein__ex by;
-} ein__attention_swap;
-
-static ein__ex ein__attention_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
-    const ein__attention_swap *z = user;
-    return ein__ex_get(ctx, ex)->val == z->v.i ? z->by : ex;
-}
-
 // What weights are: a softmax of scores that are made of a product, or of any, or what is made of
 // an element of a product.
 typedef enum ein__attention_kind { EIN__OF_PRODUCT, EIN__OF_ANY, EIN__WITHOUT } ein__attention_kind;
@@ -491,9 +481,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     if (!ein__attention_scores(ctx, a, z.weight) || !ein__attention_is_closable(ctx, a))
         return false;
     if (map.i) {
-        ein__attention_swap swap = {v, a->result};
-        a->result = ein__ex_replace_reads(ctx, ein__scope_of(ctx, map)->body,
-                                          ein__attention_swapped, &swap);
+        a->result = ein__ex_put(ctx, ein__scope_of(ctx, map)->body, v, a->result);
         if (!a->result.i || !ein__attention_absorb(a, v)) return false;
     }
     return ein__attention_sum(ctx, a, z.weight) &&
@@ -645,9 +633,7 @@ static ein__ex ein__attention_define(ein_ctx *ctx, const ein__attention *a, cons
 }
 
 static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex by) {
-    ein__attention_swap swap = {v, by};
-    return in.i && by.i ? ein__ex_replace_reads(ctx, in, ein__attention_swapped, &swap)
-                        : (ein__ex){0};
+    return in.i && by.i ? ein__ex_put(ctx, in, v, by) : (ein__ex){0};
 }
 
 // `a` with one iterator for all heads again.

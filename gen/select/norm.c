@@ -437,20 +437,9 @@ static ein__ex ein__norm_result(ein__normer *z, const ein__norm_product *p, ein_
     return z->made.dot.i ? all : (ein__ex){0};
 }
 
-typedef struct ein__norm_swap {
-    ein__ex from, to;
-} ein__norm_swap;
-
-static ein__ex ein__norm_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
-    (void)ctx;
-    const ein__norm_swap *w = user;
-    return ex.i == w->from.i ? w->to : ex;
-}
-
-// Product `v`, with map `m` behind it that reads it by `read` (or none), as one kernel with the row
-// operation `z` in front of it. False: that cannot be written.
-static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val v, ein__val m,
-                             ein__ex read) {
+// Product `v`, with map `m` behind it (or none), as one kernel with the row operation `z` in front
+// of it. False: that cannot be written.
+static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val v, ein__val m) {
     ein_ctx *ctx = z->ctx;
     ein__norm_product p;
     if (!ein__norm_product_of(ctx, v, &p) || p.rows != z->rows) return false;
@@ -459,9 +448,7 @@ static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val 
     const ein__value old = ctx->value[as.i];
     ein__scope s = {.reduce = EIN__R_NONE, .nt = ein__scope_of(ctx, as)->nt};
     memcpy(s.n, ein__scope_of(ctx, as)->n, sizeof s.n);
-    ein__norm_swap swap = {read, body};
-    if (m.i && body.i)
-        body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, m)->body, ein__norm_swapped, &swap);
+    if (m.i && body.i) body = ein__ex_put(ctx, ein__scope_of(ctx, m)->body, v, body);
     s.body = body;
     ein__sc sc = body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return false;
@@ -482,15 +469,14 @@ EIN__FN bool ein__norm_ahead(ein_ctx *ctx, ein__val v) {
 
 // The law as a whole: product `v` with all that its kernel computes. `also`: the row operation's
 // result too. False: there is no row operation in front of it.
-EIN__FN bool ein__rule_norm(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read, bool also,
-                            ein__norm *made) {
+EIN__FN bool ein__rule_norm(ein_ctx *ctx, ein__val v, ein__val m, bool also, ein__norm *made) {
     ein__norm_product p;
     ein__normer z;
     ein__norm_sum sum;
     if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__norm_product_of(ctx, v, &p)) return false;
     if (!ein__norm_match(ctx, (ein__val){p.y->val}, p.rows, &z, &sum)) return false;
     if (also) z.made.also = ein__norm_also(&z, &sum);
-    if ((also && !z.made.also.i) || !ein__norm_finish(&z, &sum, v, m, read)) return false;
+    if ((also && !z.made.also.i) || !ein__norm_finish(&z, &sum, v, m)) return false;
     *made = z.made;
     return true;
 }
@@ -577,9 +563,9 @@ static ein__val ein__norm_map(ein__selector *z, ein__val v, ein__ex *read) {
     return m;
 }
 
-// Whether `product` is better with the map in front of it: compared as
-// plans are, since launches are what is saved, and so without the margin that a kernel has to keep
-// against a call in its place.
+// Whether `product` is better with the map in front of it: compared as plans are, since launches
+// are what is saved, and so without the margin that a kernel has to keep against a call in its
+// place.
 static bool ein__norm_choose(ein__selector *z, ein__val product, ein__norm_choice *c) {
     ein_ctx *ctx = z->ctx;
     ein__norm_product p;
@@ -599,7 +585,7 @@ static bool ein__norm_choose(ein__selector *z, ein__val product, ein__norm_choic
     for (ein__val v = p.read; v.i != c->y.i; v.i = ein__copy_of(ctx, v)->val)
         c->also |= z->root[v.i] || z->uses[v.i] > 1;
     if (c->also && c->map.i && !ein__norm_reads_early(ctx, c->map, c->product, c->y)) return false;
-    if (!ein__rule_norm(ctx, c->product, c->map, read, c->also, &made)) return false;
+    if (!ein__rule_norm(ctx, c->product, c->map, c->also, &made)) return false;
     ein__kernel k = ein__norm_kernel(ctx, &made, out);
     return ein__cost_kernel(ctx, &k) < ein__norm_apart(z, c, read);
 }
@@ -618,7 +604,6 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
     for (ptrdiff_t i = 0; i < arrlen(all->list) && v.i; i++) {
         ein__norm_choice *c = &all->list[i];
         ein__norm_product p;
-        ein__ex read = {0};
         if (c->y.i == old.i && !c->begun) {
             c->begun = ein__norm_match(ctx, v, c->z.rows, &c->z, &c->sum);
             if (c->begun && c->also) c->z.made.also = ein__norm_also(&c->z, &c->sum);
@@ -628,10 +613,7 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
         if (last.i != old.i || !c->begun) continue;
         ein__val product = c->map.i ? z->now[c->product.i] : v;
         if (!ein__norm_product_of(ctx, product, &p)) continue;
-        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
-        for (ptrdiff_t k = 0; k < arrlen(reads) && c->map.i; k++)
-            if (ein__ex_get(ctx, reads[k])->val == product.i) read = reads[k];
-        c->done = ein__norm_finish(&c->z, &c->sum, product, c->map.i ? v : c->map, read);
+        c->done = ein__norm_finish(&c->z, &c->sum, product, c->map.i ? v : c->map);
         if (c->done) return c->z.made.out;
     }
     return v;

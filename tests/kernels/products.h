@@ -247,11 +247,10 @@ static void product_norm(ein_ctx *ctx, int64_t m, int64_t n, int64_t k, bool cen
     ein__val y = define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(m, k), z);
     ein__val p = define(ctx, EIN__F32, EIN__R_SUM, 2, 1, DIMS(m, n, k),
                         BIN(MUL, READ(y, 0, im, it(ctx, 2, k)), READ(w, 0, it(ctx, 2, k), in)));
-    ein__ex read = READ(p, 0, im, in);
-    ein__val r = define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(m, n), UN(RELU, read));
+    ein__val r = define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(m, n), UN(RELU, READ(p, 0, im, in)));
     uint32_t first = (uint32_t)arrlen(ctx->value);
     ein__norm made;
-    if (!ein__rule_norm(ctx, p, r, read, also, &made)) {
+    if (!ein__rule_norm(ctx, p, r, also, &made)) {
         fprintf(stderr, "no row operation of %d x %d x %d\n", (int)m, (int)n, (int)k);
         exit(1);
     }
