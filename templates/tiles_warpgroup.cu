@@ -91,7 +91,25 @@ static __device__ __forceinline__ unsigned long long warpgroup_factor(unsigned a
 static __device__ __forceinline__ void publish_copies() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-static __device__ __forceinline__ void begin_products() {
+// What makes a product's registers is in front of this, and what takes them behind it: compilers
+// know no order of the two.
+template <int N>
+static __device__ __forceinline__ void settle(float (&c)[N][4]) {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3]));
+}
+//@if tf32
+template <int N>
+static __device__ __forceinline__ void settle(unsigned (&q)[N][4]) {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(q[i][0]), "+r"(q[i][1]), "+r"(q[i][2]), "+r"(q[i][3]));
+}
+//@end
+template <int N>
+static __device__ __forceinline__ void begin_products(float (&c)[N][4]) {
+    settle(c);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 static __device__ __forceinline__ void end_products() {
@@ -175,7 +193,7 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
         __device__ __forceinline__ void add(warpgroup_tile &, int stage, const A &,
                                             tile_products &to) const {
             const unsigned at = stage * (tile::SIZE * int(sizeof(T)));
-            begin_products();
+            begin_products(to.c[0]);
 #pragma unroll
             for (unsigned s = 0; s < KC / 16; s++)
                 warpgroup_product<BN>::template add<!ALONG_A, !ALONG_B>(
@@ -217,10 +235,10 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
                 tensor_type<T>::round_words(x.q[s]);
             }
         }
-        __device__ __forceinline__ void add(int stage, const step_rows &x,
-                                            tile_products &to) const {
+        __device__ __forceinline__ void add(int stage, step_rows &x, tile_products &to) const {
             const unsigned ROW = KC * sizeof(T), at = b + stage * (tile::SIZE * sizeof(T));
-            begin_products();
+            settle(x.q);
+            begin_products(to.c[0]);
 #pragma unroll
             for (unsigned s = 0; s < KC / tile::KS; s++)
                 warpgroup_rounded_product<BN>::add(to.c[0], x.q[s],
@@ -349,6 +367,7 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
             stage = stage + 1 < STAGES ? stage + 1 : 0;
             if (ALONE && k0 + KC < until) places.get(*this, stage, load_a, y);
             await_products<0>();
+            settle(x.q);
             if (ALONE) x = y;
         }
     }
@@ -409,6 +428,9 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
         begin_rows(load_a);
         //@end
         add_steps<ALONG_A, ALONG_B>(element_bytes<sizeof(T)>(), a, b, load_a, from, until, to);
+#if WARPGROUPS
+        settle(to.c[0]);
+#endif
     }
 };
 //@if tf32

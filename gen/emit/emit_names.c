@@ -64,7 +64,7 @@ static bool ein__is_taken(const char *name) {
         " OUT out OWN own_sums PAD parts_in_cluster parts_in_memory patch patch_load"
         " patch_tile pitched_fragment product_tile publish_copies ranked record record_event"
         " relay relu round_weights rounded_places ROUNDS_TF32 row_fragment row_sums ROWS"
-        " run_on SAME same_addresses score_unit SHARE shared_address shared_of shared_words"
+        " run_on SAME same_addresses score_unit settle SHARE shared_address shared_of shared_words"
         " snprintf some spaced spaced_load spread spread_keys std STEP step_places step_rows"
         " stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load summing"
         " SUMS_128 SUMS_32 SUMS_64 SUMS_8 SUMS_96 take_rows take_step tap tapped tapped_load"
