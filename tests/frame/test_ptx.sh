@@ -115,4 +115,24 @@ plant 86 'an unknown instruction' 's/cvt[.]rna[.]tf32/cvt.rnx.tf32/' fragments
 plant 86 'an unknown name' "s/(ldmatrix.*\[)$r\]/\1%q1]/" fragments
 plant 86 'an entry less' 's/[.]entry _Z8multiply/.entry _Z8divided/' fragments
 plant 86 'a parameter more' 's/(_Z8multiply.*_param_1)/\1,\n.param .u32 more/' fragments
+# What runs by itself has to be ordered with what others do.
+prepare groups tests/judge/groups.cu 90a
+for JUDGE_ORDER in '' rev; do
+    export JUDGE_ORDER
+    expect 0 groups
+done
+unset JUDGE_ORDER
+mma='^.wgmma.mma_async[^{]*[{](%f[0-9]+),.*'
+plant 86 'no wgmma.fence' '/wgmma[.]fence/d' groups
+plant 86 'no fence.proxy.async' '/fence[.]proxy/d' groups
+plant 86 'products not waited for' 's/(wgmma[.]wait_group.*) 0/\1 1/' groups
+plant 86 'products not committed' '/wgmma[.]commit/d' groups
+plant 86 'copies not waited for' 's/(cp[.]async[.]wait_group) 1/\1 2/' groups
+plant 86 'no barrier behind products' '/barrier[.]sync[.]aligned/d' groups
+plant 86 'a sum written behind wgmma.fence' "s/$mma/mov.f32 \1, \1;\n&/" groups
+plant 86 'a sum read too soon' "s/$mma/&\nmov.f32 %f1, \1;/" groups
+plant 86 'a step within a pattern' 's/align 1024/align 128/' groups
+alone='mov.u32 l, %tid.x; setp.lt.u32 q, l, 96;'
+plant 86 'three warps of a group' "s/^.wgmma[.]mma/@q &/; s/^.wgmma[.]fence/$alone\n&/
+    s/^.[.]reg [.]pred/.reg .pred q; .reg .u32 l;\n&/" groups
 finish

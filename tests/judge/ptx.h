@@ -12,6 +12,7 @@
 //   ptx_memory.cpp   loads, stores, atomics, asynchronous copies
 //   ptx_warp.cpp     what the lanes of a warp do together: shuffles, votes, matrices
 //   ptx_wgmma.cpp    what warpgroups multiply
+//   ptx_order.cpp    what these products have to be ordered with
 //   ptx_run.cpp      warps, blocks and grids
 //   ptx_profile.cpp  what a launch would ask of a GPU, counted on request
 #ifndef JUDGE_PTX_H
@@ -153,6 +154,11 @@ struct effect {
     std::vector<uint32_t> reads, writes;
 };
 
+// Registers that an instruction reads and writes.
+struct touches {
+    std::vector<uint32_t> reads, writes;
+};
+
 // An entry, decoded. Every warp has a frame of its own: constants, then registers, each with a
 // value for every lane; a predicate is one word.
 struct kernel {
@@ -163,6 +169,10 @@ struct kernel {
     std::vector<inst> code;
     std::vector<effect> effects;
     std::vector<std::vector<uint32_t>> lists;  // places of registers, where there are many
+    // Of products of warpgroups, by list: the registers of sums (written) and of factors (read), as
+    // numbers among those that some product has. By instruction: which of these it touches.
+    std::vector<touches> products, touched;
+    uint32_t watched = 0;
     std::vector<special> specials;
     std::vector<constant> constants;
     size_t frame = 0, shared = 0, dynamic_align = 16, local = 0, parameter_bytes = 0;
@@ -209,6 +219,15 @@ struct copy {
 
 struct cta;
 
+// A warp's share of a product that need not be over yet: its registers, the parts of 16 bytes of
+// shared memory that it reads, and how many batches had been committed before it was.
+struct product {
+    const touches *registers;
+    uint32_t batch;
+    bool committed;
+    std::vector<uint32_t> parts;
+};
+
 // When a warp has what: cycles since its block began.
 struct pace {
     uint64_t clock = 0, stored = 0, group = 0;
@@ -236,6 +255,11 @@ struct warp {
     bool arrived = false;  // at its cluster's barrier, which has been passed `turn` times by then
     size_t turn = 0;
     uint32_t vote = 0;
+    std::vector<product> products;
+    std::vector<uint8_t> registers;  // of those watched: what became of each (ptx_order.cpp)
+    uint32_t batches = 0;
+    uint64_t sequence = 0;  // of what it has done together with its warpgroup
+    bool fenced = false;
     pace own;
 
     template <class T>
@@ -266,6 +290,15 @@ struct cluster {
     bool visible = true;
 };
 
+// Of a block whose warpgroups multiply: which thread wrote a word of shared memory and when, how
+// many products and copies that are not over read and write a part of 16 bytes, and when a thread
+// last showed others what it wrote. Time is counted in writes and fences.
+struct order {
+    std::vector<uint16_t> writer, reading, coming;
+    std::vector<uint32_t> written, shown;
+    uint32_t now = 0;
+};
+
 // A block with its warps. `ahead`: what comes before the grid is not over yet.
 struct cta {
     launch *of;
@@ -274,6 +307,7 @@ struct cta {
     bool ahead = false;
     std::vector<char> frames, shared;
     std::vector<warp> warps;
+    order known;
     uint3 index;
     totals sum;
 };
@@ -325,6 +359,21 @@ bool is_counted(size_t block, size_t blocks);  // of large grids two SMs' are ru
 
 [[noreturn]] void fault(const warp &w, const inst &i, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+// ---- ptx_order.cpp, for kernels whose warpgroups multiply
+
+void watch_registers(kernel &k);
+void begin_order(cta &b);
+void end_order(cta &b);
+void note_registers(warp &w, const inst &i, const touches &t);
+void begin_write(warp &w, const inst &i, uint32_t at, size_t bytes);
+void end_write(warp &w, int lane, uint32_t at, size_t bytes);
+void show_writes(warp &w, const inst &i, uint32_t mask);
+void fence_products(warp &w, const inst &i, uint32_t mask);
+void commit_products(warp &w, const inst &i, uint32_t mask);
+void await_products(warp &w, const inst &i, uint32_t mask);
+void begin_product(warp &w, const inst &i);
+void read_shared(warp &w, const inst &i, uint32_t at, uint32_t bytes);
 
 // ---- values in registers
 

@@ -53,6 +53,7 @@ struct decoder {
     std::string prefix;  // of labels
     size_t dynamic = none;
     uint32_t carry = 0;
+    bool effects = profile_file() != nullptr;
 
     [[noreturn]] void wrong(const char *what, const std::string &name) {
         judge_fault("%s:%d: %s: %s", m.file.c_str(), line, what, name.c_str());
@@ -236,10 +237,14 @@ bool choose_flow(opcode &op, inst &i, const statement &s) {
         return true;
     }
     if (op.base == "membar" || op.base == "fence") {
-        // One thread runs at a time, and sees what those before it have stored.
-        op.parts.clear();
+        // One thread runs at a time, and sees what those before it have stored; what multiplies by
+        // itself does not.
         i.run = [](warp &, const inst &, uint32_t) {
         };
+        if (op.whole == "fence.proxy.async" || op.whole == "fence.proxy.async.shared::cta") {
+            i.run = show_writes;
+        }
+        op.parts.clear();
         return s.operands.empty();
     }
     return false;
@@ -301,10 +306,11 @@ void decoder::group(const statement &s, const opcode &op, inst &i) {
     if (!choose_group(op, i, columns, fragment)) {
         wrong("an instruction that is not known here", s.text);
     }
+    const std::vector<operand> &o = s.operands;
     if (!columns) {
+        i.offset = o.empty() ? 0 : (int64_t)o[0].value;
         return;
     }
-    const std::vector<operand> &o = s.operands;
     bool right = o.size() == (fragment ? 6 : 8) && o[0].kind == operand::vector &&
                  o[0].parts.size() == (size_t)columns / 2 &&
                  (!fragment || (o[1].kind == operand::vector && o[1].parts.size() == 4));
@@ -315,12 +321,16 @@ void decoder::group(const statement &s, const opcode &op, inst &i) {
         wrong("operands that are not known here", s.text);
     }
     std::vector<uint32_t> list;
+    touches registers;
     for (const operand &p : o[0].parts) {
         list.push_back(operand_at(p, "f32"));
+        registers.writes.push_back(list.back() / 4);
     }
     for (const operand &p : o[1].parts) {
         list.push_back(operand_at(p, "b32"));
+        registers.reads.push_back(list.back() / 4);
     }
+    k.products.push_back(registers);
     if (!fragment) {
         list.push_back(operand_at(o[1], "b64"));
         i.flags = (uint8_t)(o[6].value | o[7].value << 1);
@@ -360,9 +370,7 @@ void decoder::instruction(const statement &s) {
     if (op.base == "wgmma") {
         group(s, op, i);
         k.code.push_back(i);
-        if (profile_file()) {
-            k.effects.push_back({});
-        }
+        k.effects.push_back({});
         return;
     }
     choice c = {&i, {}};
@@ -404,9 +412,7 @@ void decoder::instruction(const statement &s) {
         }
     }
     k.code.push_back(i);
-    if (profile_file()) {
-        k.effects.push_back(effect_of(s, i, c.types.size()));
-    }
+    k.effects.push_back(effects ? effect_of(s, i, c.types.size()) : effect());
 }
 
 // The called body in place of the call: its parameters are the caller's variables.
@@ -483,6 +489,7 @@ void run(module &m, const function &f, kernel &k, size_t dynamic) {
     k.cluster = f.cluster;
     decoder d = {m, k};
     d.dynamic = dynamic;
+    d.effects = d.effects || std::string(f.body, f.end).find("wgmma.mma") != std::string::npos;
     d.carry = d.place("pred");
     scope outermost = {nullptr, {}};
     for (const declaration &p : f.parameters) {
@@ -507,6 +514,7 @@ void run(module &m, const function &f, kernel &k, size_t dynamic) {
         k.code[at].target = found->second;
     }
     k.frame = (k.frame + 63) / 64 * 64;
+    watch_registers(k);
 }
 
 }  // namespace

@@ -135,6 +135,16 @@ void touch(warp &w, const inst &i, const char *p, size_t bytes, bool writes) {
     }
 }
 
+// A write by a lane, where products of warpgroups may be reading, or read later.
+void note_store(warp &w, const inst &i, int l, const char *p, size_t bytes) {
+    const std::vector<char> &shared = w.block->shared;
+    if (!w.registers.empty() && p >= shared.data() && p < shared.data() + shared.size()) {
+        const uint32_t at = (uint32_t)(p - shared.data());
+        begin_write(w, i, at, bytes);
+        end_write(w, l, at, bytes);
+    }
+}
+
 // ---- loads and stores: i.count values of T
 
 enum { constant_data = 1 };
@@ -177,6 +187,7 @@ void store(warp &w, const inst &i, uint32_t mask) {
         }
         memcpy(p, v, sizeof(T) * i.count);
         touch(w, i, p, sizeof(T) * i.count, true);
+        note_store(w, i, l, p, sizeof(T) * i.count);
     }
 }
 
@@ -220,6 +231,7 @@ void atomic(warp &w, const inst &i, uint32_t mask) {
         fresh = changed(i.flags, old, v, other);
         memcpy(p, &fresh, sizeof fresh);
         touch(w, i, p, sizeof(T), true);
+        note_store(w, i, l, p, sizeof(T));
         if (keeps && i.o[0] != none) {
             w.at<cell<T>>(i.o[0])[l] = put<T>(old);
         }
@@ -289,6 +301,9 @@ void begin_copy(warp &w, const inst &i, uint32_t mask) {
                   (unsigned long long)a, c.to);
         }
         in_shared(w, i, c.to, i.size);
+        if (!w.registers.empty()) {
+            begin_write(w, i, c.to - shared_window, i.size);
+        }
         if (kept) {
             memcpy(c.data, in_global(w, i, a, kept), kept);
         }
@@ -311,6 +326,9 @@ void await_copies(warp &w, const inst &i, uint32_t mask) {
     for (const copy &c : w.copies) {
         if ((mask >> c.lane & 1) && (all || c.group + but < w.groups[c.lane])) {
             deliver(w, i, c);
+            if (!w.registers.empty()) {
+                end_write(w, (int)c.lane, c.to - shared_window, c.bytes);
+            }
         } else {
             w.copies[kept++] = c;
         }

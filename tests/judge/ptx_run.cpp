@@ -127,6 +127,9 @@ void leave(warp &w, const inst &i, uint32_t mask) {
             fault(w, i, "a thread ends without waiting for its asynchronous copies");
         }
     }
+    if (!w.products.empty()) {
+        fault(w, i, "a thread ends without waiting for its products");
+    }
     if (w.arrived) {
         fault(w, i, "a thread ends without waiting for its cluster, at whose barrier it arrived");
     }
@@ -234,6 +237,7 @@ template <bool profiled>
 void run_warp(warp &w) {
     const effect *effects = w.block->of->code->effects.data();
     const inst *code = w.block->of->code->code.data();
+    const touches *touched = w.registers.empty() ? nullptr : w.block->of->code->touched.data();
     for (;;) {
         const inst &i = code[w.pc];
         uint32_t mask = w.active;
@@ -243,6 +247,9 @@ void run_warp(warp &w) {
         }
         if (profiled && i.kind != step::meet) {
             note(w, i, effects[w.pc], mask);
+        }
+        if (touched && mask) {
+            note_registers(w, i, touched[w.pc]);
         }
         if (i.kind != step::plain) {
             if (!mask) {
@@ -344,6 +351,7 @@ void prepare(cta &b, launch &of, size_t number) {
             }
         }
     }
+    begin_order(b);
     if (profile_file()) {
         begin_profile(b);
     }
@@ -406,6 +414,9 @@ void run_block(cta &b) {
             continue;
         }
         if (over == count || (held && held + over == count)) {
+            if (over == count) {
+                end_order(b);
+            }
             if (profile_file() && over == count) {
                 end_profile(b);
             }

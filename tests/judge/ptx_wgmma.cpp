@@ -22,6 +22,10 @@ struct matrix {
         if (d >> 62 == 0 || d >> 62 == 3 || (d >> 49 & 7)) {
             fault(w, i, "a descriptor of another kind: %llx", (unsigned long long)d);
         }
+        // Rows take turns in eights, or of 64 bytes in pairs of them.
+        if (start / 128 % (row / 16)) {
+            fault(w, i, "a matrix begins within a pattern: %llx", (unsigned long long)d);
+        }
     }
 
     // Of element (line, term).
@@ -45,6 +49,7 @@ uint32_t word_at(warp &w, const inst &i, uint32_t at, uint32_t size) {
         fault(w, i, "%u bytes at %lld of %zu bytes of shared memory", size,
               (long long)at - shared_window, w.block->of->shared_bytes);
     }
+    read_shared(w, i, at - shared_window, size);
     uint32_t v = 0;
     memcpy(&v, w.block->shared.data() + (at - shared_window), size);
     return v;
@@ -85,6 +90,7 @@ void multiply_halves(warp &w, const inst &i, uint32_t mask) {
     const std::vector<uint32_t> &o = w.block->of->code->lists[i.target];
     const int n = (int)(o.size() - 2) * 2;
     want_all(w, i, mask);
+    begin_product(w, i);
     const matrix a(w, i, w.at<uint64_t>(o[o.size() - 2])[0], i.flags & 1);
     const matrix b(w, i, w.at<uint64_t>(o[o.size() - 1])[0], i.flags & 2);
     std::vector<float> columns((size_t)n * 16);
@@ -108,6 +114,7 @@ void multiply_tf32_group(warp &w, const inst &i, uint32_t mask) {
     const size_t a = o.size() - 5;
     const int n = (int)a * 2;
     want_all(w, i, mask);
+    begin_product(w, i);
     const matrix b(w, i, w.at<uint64_t>(o[a + 4])[0], false);
     std::vector<float> columns((size_t)n * 8);
     for (int column = 0; column < n; column++) {
@@ -130,10 +137,11 @@ void multiply_tf32_group(warp &w, const inst &i, uint32_t mask) {
 // its first factor is in registers.
 bool choose_group(const opcode &op, inst &i, int &columns, bool &fragment) {
     columns = 0;
-    if (op.whole == "wgmma.fence.sync.aligned" || op.whole == "wgmma.commit_group.sync.aligned" ||
-        op.whole == "wgmma.wait_group.sync.aligned") {
-        i.run = [](warp &, const inst &, uint32_t) {
-        };
+    i.run = op.whole == "wgmma.fence.sync.aligned"          ? fence_products
+            : op.whole == "wgmma.commit_group.sync.aligned" ? commit_products
+            : op.whole == "wgmma.wait_group.sync.aligned"   ? await_products
+                                                            : nullptr;
+    if (i.run) {
         return true;
     }
     for (int n = 8; n <= 256; n += 8) {
