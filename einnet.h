@@ -822,7 +822,7 @@ typedef struct ein__slice {
     uint8_t at[EIN__MAX_RANK];
 } ein__slice;
 
-enum { EIN__STEP_VALUES = 14 };  // that one kernel computes
+enum { EIN__STEP_VALUES = 16 };  // that one kernel computes
 enum { EIN__PART_VALUES = 3 };   // or a part of one
 enum { EIN__ROW_LOADS = 2 };     // maps that a row's kernel computes in front of it
 
@@ -1637,13 +1637,20 @@ EIN__FN int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
     __extension__ typedef unsigned __int128 wide;
     int64_t product;
     // Divisions of 128 bits take long, and few products need them.
-    if (!ein__mul_overflows(a, b, &product))
-        return product / c > INT64_MAX / 4 ? INT64_MAX / 4 : product / c;
+    if (!ein__mul_overflows(a, b, &product)) {
+        int64_t v = product / c;
+        return v > INT64_MAX / 4 ? INT64_MAX / 4 : v;
+    }
     wide v = (wide)a * (wide)b / (wide)c;
     return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
 }
 
-EIN__FN int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
+// The same without a division, which is most of what estimates would take.
+EIN__FN int64_t ein__times(int64_t a, int64_t b) {
+    int64_t product;
+    bool over = ein__mul_overflows(a, b, &product) || product > INT64_MAX / 4;
+    return over ? INT64_MAX / 4 : product;
+}
 
 EIN__FN int64_t ein__plus(int64_t a, int64_t b) {
     return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
@@ -14163,6 +14170,23 @@ static int64_t ein__plain_extent(ein_ctx *ctx, const ein__conv_form *z, int from
     return step;
 }
 
+// Whether cuDNN counts all of it: in ints, no tensor of 2^31 elements.
+static bool ein__conv_counts(const ein__conv *c) {
+    int64_t of[] = {ein__times(c->n, c->c), ein__times(c->n, c->f),
+                    ein__times(c->f, c->c / c->group)};
+    int64_t most = 0;
+    for (int a = 0; a < c->spatial; a++) {
+        const int64_t extent[] = {c->in[a], c->out[a], c->k[a]};
+        const int64_t steps[] = {c->pad[a], c->stride[a], c->dilation[a]};
+        for (int i = 0; i < 3; i++) {
+            of[i] = ein__times(of[i], extent[i]);
+            most = steps[i] > most ? steps[i] : most;
+        }
+    }
+    for (int i = 0; i < 3; i++) most = of[i] > most ? of[i] : most;
+    return most <= INT32_MAX;
+}
+
 // Data and result must be dense in the call's order, the channel dimension of x ordered
 // group-major.
 static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {
@@ -14187,7 +14211,7 @@ static bool ein__conv_layouts(ein_ctx *ctx, ein__conv_form *z, const int64_t *ou
         if (z->role[i] == EIN__C_OUT) f *= z->s->n[i];
     z->c.group = groups;
     z->c.f = f;
-    return true;
+    return ein__conv_counts(&z->c);
 }
 
 static bool ein__match_conv_form(ein_ctx *ctx, ein__conv_form *z, const int64_t *out) {
@@ -15679,6 +15703,12 @@ static ein__ex ein__read_replaced(ein_ctx *ctx, void *user, ein__ex read) {
     return ein__ex_get(ctx, read)->val == r->val ? r->by : read;
 }
 
+// `ex` with `by` for every read of `v`.
+static ein__ex ein__ex_put(ein_ctx *ctx, ein__ex ex, ein__val v, ein__ex by) {
+    ein__replacement r = {v.i, by};
+    return ein__ex_replace_reads(ctx, ex, ein__read_replaced, &r);
+}
+
 // Whether `term` multiplies a read by constants whose product with `c` is not rounded.
 static bool ein__scales_exactly(const ein_ctx *ctx, ein__ex term, double c) {
     const ein__expr *e = ein__ex_get(ctx, term);
@@ -15713,8 +15743,7 @@ static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
         double c;
         if (!ein__ex_weight_only(ctx, w) || ein__ex_weight_only(ctx, x)) continue;
         if (ein__ex_is_const(ctx, w, &c) && !ein__scales_exactly(ctx, term, c)) continue;
-        ein__replacement r = {v.i, w};
-        ein__ex scaled = ein__ex_replace_reads(ctx, term, ein__read_replaced, &r);
+        ein__ex scaled = ein__ex_put(ctx, term, v, w);
         if (!scaled.i) return (ein__val){0};
         if (!ein__ex_weight_only(ctx, scaled)) return (ein__val){0};
         if (ein__ex_uses(ctx, scaled) & ~ein__ex_uses(ctx, w)) continue;
@@ -19605,11 +19634,11 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
         bool row = in[1 - col] >> i & 1, column = in[col] >> i & 1;
         int group = row == column ? 2 : column;
         if (i >= s->nt) {
-            p->depth = ein__muldiv(p->depth, s->n[i], 1);
+            p->depth = ein__times(p->depth, s->n[i]);
             continue;
         }
         p->group[group] |= 1u << i;
-        p->extent[group] = ein__muldiv(p->extent[group], s->n[i], 1);
+        p->extent[group] = ein__times(p->extent[group], s->n[i]);
     }
     bool alone;
     int last = ein__product_last(ctx, s, p, &alone);
@@ -19626,7 +19655,7 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
             across = (p->extent[1] + t->cols - 1) / t->cols;
     if (t->patch == 1) down = ein__patch_box(p, t)->boxes;
     if (t->patch == 2) across = ein__patch_box(p, t)->boxes;
-    return ein__muldiv(ein__muldiv(down, across, 1), p->extent[2], 1);
+    return ein__times(ein__times(down, across), p->extent[2]);
 }
 
 // Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
@@ -19748,8 +19777,8 @@ static int64_t ein__shared_ps(const ein__gpu *g, int64_t bytes) {
 static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile *t,
                                       int64_t terms) {
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
-    int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
-    int64_t bytes = ein__muldiv(ein__tensor_lines(t) * ein__math_bytes(t->math), terms, 1);
+    int64_t flop = ein__times(2 * t->rows * t->cols, terms);
+    int64_t bytes = ein__times(ein__tensor_lines(t) * ein__math_bytes(t->math), terms);
     int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g, t)),
             shared = ein__shared_ps(g, bytes);
     return math > shared ? math : shared;
@@ -19800,15 +19829,14 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
 static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
                                      const ein__product_tile *t, int64_t waves, int64_t rows) {
     int64_t steps = (p->depth + t->terms - 1) / t->terms, size = t->rows * t->cols;
-    int64_t flop =
-        ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * size, steps * t->terms, 1), 1);
+    int64_t flop = ein__times(ein__times(waves, g->sms), ein__times(2 * size, steps * t->terms));
     int64_t more = ein__load_ops(p, t) -
                    (t->rows * EIN__LOAD_TERMS + t->cols * EIN__LOAD_LINES) * t->terms / 4,
             sums = t->parts > 1 ? 2 * t->parts * size * 4 : 0;
     int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
     int64_t each = ein__shared_ps(g, sums);
     if (more > 0 || rows) each += ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps);
-    return ps + ein__muldiv(waves, each, 1);
+    return ps + ein__times(waves, each);
 }
 
 // What ends a tile, and sums along its rows, for so many waves of blocks, beside what is counted in
@@ -19836,7 +19864,7 @@ static int64_t ein__clustered(int64_t blocks, int together) {
 static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t, int64_t waves, int64_t again) {
     int64_t blocks = ein__product_blocks(p, t), steps = ein__ceil(p->depth, t->terms);
-    int64_t terms = ein__muldiv(steps, t->terms, 1), each = EIN__PRODUCT_STEP_PS, ps;
+    int64_t terms = ein__times(steps, t->terms), each = EIN__PRODUCT_STEP_PS, ps;
     int64_t turns = steps / ein__product_ahead(g, p, t);
     int64_t rows = ein__rows_ops(p, t) * t->terms + ein__cross_ops(p, t);
     int64_t alone = t->math == EIN__MATH_FP32 ? EIN__PRODUCT_ALONE_PS : EIN__TENSOR_ALONE_PS;
@@ -19845,13 +19873,13 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
     } else {
         int64_t issued = ein__issued_ps(g, ein__tensor_ops(g, p, t) + rows, steps),
                 one = ein__product_tensor_ps(g, t, terms);
-        ps = ein__muldiv(waves, issued > one ? issued : one, 1);
+        ps = ein__times(waves, issued > one ? issued : one);
         // What goes through registers is waited for, stored and read before the next step: by
         // bench/issue.py such steps take 2.5 to 3 times as long as those that are copied.
         if (!ein__product_is_async(p, t)) each += (issued > one ? issued : one) / steps;
     }
-    int64_t bytes = ein__muldiv(
-        ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
+    int64_t bytes =
+        ein__times(ein__times(ein__math_bytes(t->math) * (t->rows + t->cols), terms), blocks);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     // The steps of a product of 4096 x 4096 by warpgroups get four thirds of that.
     if (t->warpgroups) l2 += l2 / 3;
@@ -20277,7 +20305,7 @@ static int64_t ein__addend_share(const ein__tiled *p, const ein__product_tile *t
 // these are wanted.
 static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, int parts) {
     int64_t each = 4 * t->rows * (t->cols + (p->each ? 2 : 0));
-    return ein__muldiv(ein__product_blocks(p, t), each * parts, 1);
+    return ein__times(ein__product_blocks(p, t), each * parts);
 }
 
 // Bytes that a block of a cluster leaves for the others, from the beginning of its tile on: its
@@ -20307,7 +20335,7 @@ static bool ein__tail_gains(int64_t ps, int64_t whole) {
 static int64_t ein__cluster_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                                int parts) {
     int64_t each = 4 * t->rows * t->cols * (parts - 1) / parts;
-    int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1);
+    int64_t blocks = ein__times(ein__product_blocks(p, t), parts);
     int64_t bytes = ein__times(each, ein__ceil(blocks, g->sms));
     return ein__plus(ein__times(bytes, EIN__CLUSTER_BYTE_PS), EIN__CLUSTER_PS);
 }
@@ -20320,7 +20348,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     int64_t tiles = ein__product_blocks(p, t), alone = g->sms / EIN__TAIL_ALONE;
     if (!share || bytes > g->l2_bytes / 4) return INT64_MAX;
     ein__tiled q = *p, addend;
-    q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
+    q.extent[2] = ein__times(q.extent[2], parts);
     q.depth = share;
     q.together = cluster ? parts : 0;
     if (p->addend) {
@@ -20332,8 +20360,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     if (cluster) return ein__plus(ein__product_tile_ps(g, &q, t), ein__cluster_ps(g, p, t, parts));
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     // As if as many blocks read as the cache can serve.
-    int64_t tail =
-        ein__muldiv(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone, 1);
+    int64_t tail = ein__times(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone);
     int64_t moved = ein__muldiv(bytes + tail, 1000 * 1000, l2);
     return ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
 }
@@ -20356,7 +20383,7 @@ static int64_t ein__find_cut(const ein_ctx *ctx, const ein__tiled *p, ein__produ
         double waves = (double)tiles / (double)g->sms;  // at best, of any number of parts
         if (ein__product_floor(g, p, t, waves) > (double)best) continue;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
-            int64_t blocks = ein__muldiv(tiles, choices[k], 1);
+            int64_t blocks = ein__times(tiles, choices[k]);
             waves = (double)ein__ceil(blocks, g->sms) / choices[k];
             // Clusters that find room where blocks do share terms at less than memory does.
             bool room =
@@ -20493,12 +20520,12 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
     int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
-    int64_t whole = *ps = ein__muldiv(turns, c->turn_ps, 1);
+    int64_t whole = *ps = ein__times(turns, c->turn_ps);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
-        int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
+        int64_t blocks = ein__times(c->groups, n), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
         if (blocks > most || (*ps <= streamed && blocks > g->sms * EIN__SHARE_STREAMS)) break;
-        int64_t with = ein__muldiv((turns + n - 1) / n, c->turn_ps, 1) + tail;
+        int64_t with = ein__times((turns + n - 1) / n, c->turn_ps) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
         if (with >= *ps || !ein__tail_gains(with, whole)) continue;
         *ps = with;
@@ -20603,7 +20630,7 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
                               ein__strip *w) {
     int lane = -1;
     int64_t taps = 1;
-    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__times(taps, s->n[i]);
     bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS &&
               ein__strip_plain(ctx, s->body);
     for (uint32_t i = 0; i < s->nt; i++)
@@ -20700,7 +20727,7 @@ EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *o
     int64_t taps = 1;
     *lane = -1;
     *w = (ein__strip){.row = ein__no_axis, .col = ein__no_axis, .deep = ein__no_axis};
-    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__times(taps, s->n[i]);
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && out[i] == 1) *lane = (int)i;
     bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS && *lane >= 0 &&
@@ -20814,7 +20841,7 @@ static void ein__skinny_ahead(const ein__skinny *k, int size, ein__skinny_cut *c
 
 EIN__FN ein__skinny_cut ein__skinny_cut_of(ein_ctx *ctx, const ein__skinny *k) {
     int64_t few = k->p.extent[k->few], many = k->p.extent[k->many], batch = k->p.extent[2];
-    int64_t lines = ein__muldiv(many, batch, 1), sms = ein__gpu_of(ctx)->sms;
+    int64_t lines = ein__times(many, batch), sms = ein__gpu_of(ctx)->sms;
     ein__skinny_cut cut = {.columns = 4, .lanes = 1, .block = EIN__SKINNY_BLOCK};
     cut.held = (int)(few + 3) / 4 * 4;
     cut.pitch = cut.held % 8 ? cut.held : cut.held + 4;
@@ -23452,15 +23479,21 @@ static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, 
 // expression: then all maps over as many elements as there are scores are put in place, and the
 // kernel begins with x.
 //
+// What x is compared with may be larger than m, as it is where scores have some beside them that no
+// value belongs to: sinks (Xiao et al. 2023, StreamingLLM), which are concatenated or spelled out.
+// Weights are exp(x - b) = exp(x - m) * exp(m - b) then, b any expression in m: the result has the
+// second factor for both sums, and the terms that l has beside those of the keys.
+//
 // Without an exponential x itself is the weight, any expression in one element of a product, as it
 // is where scores go through a sigmoid or decay with the distance (Sun et al. 2023, RetNet; Zhai et
 // al. 2024, HSTU): nothing is scaled then, and the sum of the weights is looked for alike.
 
 enum {
-    EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores, and loads
+    EIN__ATTENTION_VALUES = 9,  // a step has one more, which it stores, and loads
     EIN__ATTENTION_LOADS = EIN__STEP_VALUES - EIN__ATTENTION_VALUES - 1,
     EIN__ATTENTION_MAPS = 4,       // maps between the first product and x
     EIN__ATTENTION_KEYS = 3,       // dimensions that the softmax runs over
+    EIN__ATTENTION_SINKS = 4,      // scores of a row that are of no key
     EIN__ATTENTION_COLUMNS = 256,  // of the values, in tiles
     EIN__ATTENTION_GROUPS = 4096,  // of heads that share a key
     EIN__ATTENTION_LOOKS = 100     // values looked at, and maps put in place, for one attention
@@ -23477,6 +23510,7 @@ typedef struct ein__attention {
     ein__ex gate;                 // 0 where a weight does not count for the second product; else 1
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
     ein__ex top;                  // the row's maximum: the only read of `max`; 0 if there is none
+    ein__ex by, shift;            // b, and exp(m - b); none where b is m
     ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
     int64_t plain;                // then: how many scores there are; else 0
     uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
@@ -23503,18 +23537,29 @@ static bool ein__attention_absorb(ein__attention *a, ein__val v) {
     return true;
 }
 
-// Whether `v` is a map over as many elements of a product, itself or through other such maps.
+// Whether `x` has as many elements as `y`, or a few more or fewer along one dimension, as it has
+// where scores of no key are beside those of the keys.
+static bool ein__is_about(const ein__shape *x, const ein__shape *y) {
+    int others = 0;
+    if (ein__elements(x) == ein__elements(y)) return true;
+    for (int k = 0; k < x->rank && x->rank == y->rank; k++) {
+        int64_t more = x->d[k] > y->d[k] ? x->d[k] - y->d[k] : y->d[k] - x->d[k];
+        if (more) others += more <= EIN__ATTENTION_SINKS ? 1 : 2;
+    }
+    return x->rank == y->rank && others == 1;
+}
+
+// Whether `v` is a map over about as many elements of a product, itself or through other such maps.
 static bool ein__is_over_product(ein_ctx *ctx, ein__val v, int depth, int *looks) {
     if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only || depth > EIN__ATTENTION_MAPS ||
         ++*looks > EIN__ATTENTION_LOOKS)
         return false;
-    int64_t size = ein__elements(&ctx->value[v.i].shape);
     bool found = false;
     const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
         ein__val r = {ein__ex_get(ctx, reads[i])->val};
         const ein__scope *s = ein__scope_of(ctx, r);
-        if (!s || ein__elements(&ctx->value[r.i].shape) != size) continue;
+        if (!s || !ein__is_about(&ctx->value[r.i].shape, &ctx->value[v.i].shape)) continue;
         found = ein__is_contraction(ctx, s) || ein__is_over_product(ctx, r, depth + 1, looks);
     }
     return found;
@@ -23683,13 +23728,50 @@ static bool ein__attention_is_closable(ein_ctx *ctx, const ein__attention *a) {
     return closed.i && ein__ex_is_const(ctx, closed, &v) && v - v == 0;
 }
 
-// Whether `read`, in the slots of the box, is reduction `red` of `want` over all keys.
+// Terms of a reduction beside those of the keys.
+typedef struct ein__attention_beside {
+    int n;
+    ein__ex term[EIN__ATTENTION_SINKS];
+} ein__attention_beside;
+
+// The term of reduction `s` where its iterators are `map`.
+static ein__ex ein__attention_term(ein_ctx *ctx, ein__attention *a, const ein__scope *s,
+                                   const ein__ix *map) {
+    return ein__attention_expand(ctx, a, ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns)));
+}
+
+// Whether the terms of `s`, of which iterator `slot` runs over a few places more than key `key`
+// does, are `want` at the keys, in a row; `z`: what they are at the other places.
+static bool ein__attention_longer(ein_ctx *ctx, ein__attention *a, const ein__scope *s,
+                                  ein__ix *map, int slot, int key, ein__ex want,
+                                  ein__attention_beside *z) {
+    int64_t keys = a->box.n[key], more = s->n[slot] - keys;
+    if (more < 1 || more > EIN__ATTENTION_SINKS) return false;
+    ein__ix at = ein__ix_iter(ctx, (uint32_t)key, keys);
+    for (int64_t from = 0; from <= more; from++) {
+        int n = a->n;
+        map[slot] = ein__ix_addc(ctx, at, from);
+        bool found = ein__attention_term(ctx, a, s, map).i == want.i;
+        for (int64_t k = 0; found && k < more; k++) {
+            map[slot] = ein__ix_const(ctx, k < from ? k : k + keys);
+            z->term[z->n++] = ein__attention_term(ctx, a, s, map);
+            if (!z->term[z->n - 1].i) return false;
+        }
+        if (found) return true;
+        a->n = n;
+    }
+    return false;
+}
+
+// Whether `read`, in the slots of the box, is reduction `red` of `want` over all keys, and over
+// what is beside them.
 static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein__red red,
-                              ein__ex want) {
+                              ein__ex want, ein__attention_beside *z) {
     const ein__expr *e = ein__ex_get(ctx, read);
     const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
     int key[EIN__ATTENTION_KEYS], from[EIN__ATTENTION_KEYS], nkey = 0, nfrom = 0;
     ein__ix map[EIN__MAX_ITERS];
+    *z = (ein__attention_beside){.n = 0};
     if (!s || s->reduce != red || !ein__inside(ctx, e)) return false;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         map[i] = i < s->nt ? e->ix[i] : ein__ix_const(ctx, 0);
@@ -23700,6 +23782,8 @@ static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein
     }
     for (int i = 0; i < EIN__MAX_ITERS; i++)
         if (a->keys >> i & 1) key[nkey++] = i;
+    if (nkey == 1 && nfrom == 1 && s->n[from[0]] > a->box.n[key[0]])
+        return ein__attention_longer(ctx, a, s, map, from[0], key[0], want, z);
     // Their order is free: every one that the extents allow is tried.
     int turns = nkey == 3 ? 6 : nkey;
     for (int t = 0; nkey == nfrom && t < turns; t++) {
@@ -23710,9 +23794,7 @@ static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein
             map[from[i]] = ein__ix_iter(ctx, (uint32_t)to, a->box.n[to]);
         }
         int n = a->n;
-        ein__ex body = fits ? ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns)) : (ein__ex){0};
-        body = ein__attention_expand(ctx, a, body);
-        if (body.i && body.i == want.i) return true;
+        if (fits && want.i && ein__attention_term(ctx, a, s, map).i == want.i) return true;
         a->n = n;
     }
     return false;
@@ -23850,9 +23932,83 @@ static bool ein__attention_dot(ein_ctx *ctx, ein__attention *a) {
     return most > 0;
 }
 
+static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex by) {
+    return in.i && by.i ? ein__ex_put(ctx, in, v, by) : (ein__ex){0};
+}
+
+static ein__ex ein__attention_exchanged(ein_ctx *ctx, void *user, ein__ex ex) {
+    (void)ctx;
+    const ein__ex *z = user;
+    return ex.i == z[0].i ? z[1] : ex;
+}
+
+// `in` with `by` for `read`; others of the same value stay.
+static ein__ex ein__attention_exchange(ein_ctx *ctx, ein__ex in, ein__ex read, ein__ex by) {
+    ein__ex z[] = {read, by};
+    return in.i && by.i ? ein__ex_replace_reads(ctx, in, ein__attention_exchanged, z)
+                        : (ein__ex){0};
+}
+
+// Whether map `v` is made of maximum `max` (none: of any), itself or through other maps.
+static bool ein__is_over_maximum(ein_ctx *ctx, ein__val v, ein__val max, int depth, int *looks) {
+    if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only || depth > EIN__ATTENTION_MAPS ||
+        ++*looks > EIN__ATTENTION_LOOKS)
+        return false;
+    bool found = false;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        ein__val r = {ein__ex_get(ctx, reads[i])->val};
+        const ein__scope *s = ein__scope_of(ctx, r);
+        found = max.i ? r.i == max.i : s && s->reduce == EIN__R_MAX;
+        found = found || ein__is_over_maximum(ctx, r, max, depth + 1, looks);
+    }
+    return found;
+}
+
+// A read of a map over the maximum: its definition in place.
+static ein__ex ein__attention_open_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__attention *a = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val p = {e->val};
+    if (p.i == a->out.i || !ein__is_over_maximum(ctx, p, a->max, 0, &a->looks)) return ex;
+    ein__ex body = ein__rule_inline(ctx, p, e);
+    if (!body.i || ein__ex_size(ctx, body) > EIN__MAX_INLINE || !ein__attention_absorb(a, p))
+        return ex;
+    return ein__ex_replace_reads(ctx, body, ein__attention_open_read, a);
+}
+
+// `ex` with maps over the maximum in place.
+static ein__ex ein__attention_opened(ein_ctx *ctx, ein__attention *a, ein__ex ex) {
+    return ein__ex_replace_reads(ctx, ex, ein__attention_open_read, a);
+}
+
+// The maximum of x in `by`, what the weights have x compared with. `whole`: what is to be put for
+// the read that it is found as, which may be the maximum of more.
+static bool ein__attention_top(ein_ctx *ctx, ein__attention *a, ein__ex by, ein__ex *whole) {
+    ein__attention_beside z;
+    by = ein__attention_opened(ctx, a, by);
+    const ein__ex *reads = by.i ? ein__ex_reads(ctx, by) : NULL;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        if (!ein__attention_is(ctx, a, reads[i], EIN__R_MAX, a->score, &z)) continue;
+        a->max = v;
+        a->top = *whole = reads[i];
+        for (int k = 0; k < z.n; k++) *whole = ein__ex_binary(ctx, EIN__MAX, *whole, z.term[k]);
+        if (!ein__attention_only(ctx, by, v).i || !ein__attention_absorb(a, v)) return false;
+        by = ein__attention_exchange(ctx, by, a->top, *whole);
+        if (by.i == a->top.i) return true;
+        a->by = by;
+        by = by.i ? ein__ex_binary(ctx, EIN__SUB, a->top, by) : by;
+        a->shift = by.i ? ein__ex_unary(ctx, EIN__EXP, by) : by;
+        return a->shift.i != 0;
+    }
+    return false;
+}
+
 // x, its maximum and the product in it, from the exponential of its distance to the maximum, or
 // from x.
-static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
+static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential,
+                                  ein__ex *whole) {
     if (!a->soft) {
         a->score = exponential;
         a->top = ein__ex_const(ctx, 0);
@@ -23860,12 +24016,9 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     }
     const ein__expr *minus = ein__ex_get(ctx, ein__ex_get(ctx, exponential)->kid[0]);
     if (minus->op != EIN__X_BINARY || minus->fn != EIN__SUB) return false;
-    const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
     a->score = minus->kid[0];
-    a->max = (ein__val){max->val};
-    a->top = minus->kid[1];
-    if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
-        !ein__attention_absorb(a, a->max))
+    if (ein__ex_uses(ctx, minus->kid[1]) & a->keys ||
+        !ein__attention_top(ctx, a, minus->kid[1], whole))
         return false;
     if (a->plain) {
         a->query = a->key = ein__ex_const(ctx, 0);
@@ -23876,28 +24029,33 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     return ein__attention_dot(ctx, a);
 }
 
-// The sum of the weights among what the result reads, where it is.
-static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
-    bool ok = true;
-    const ein__ex *reads = ein__ex_reads(ctx, a->result);
+// The sum of the weights among what the result reads, where it is; `whole` as above.
+static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential,
+                               ein__ex whole) {
+    ein__attention_beside z;
+    if (a->shift.i) a->result = ein__attention_opened(ctx, a, a->result);
+    if (a->soft) a->result = ein__attention_exchange(ctx, a->result, a->top, whole);
+    const ein__ex *reads = a->result.i ? ein__ex_reads(ctx, a->result) : NULL;
     for (ptrdiff_t i = 0; i < arrlen(reads) && !a->sum.i; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
-        if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential))
+        if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential, &z))
             continue;
+        if (!ein__attention_only(ctx, a->result, v).i || !ein__attention_absorb(a, v)) return false;
         a->sum = v;
-        ok = ein__attention_only(ctx, a->result, v).i && ein__attention_absorb(a, v);
+        ein__ex all = reads[i];
+        if (a->shift.i) all = ein__ex_binary(ctx, EIN__MUL, all, a->shift);
+        for (int k = 0; k < z.n && all.i; k++) {
+            ein__ex term = ein__attention_exchange(ctx, z.term[k], a->top, whole);
+            all = term.i ? ein__ex_binary(ctx, EIN__ADD, all, term) : term;
+        }
+        a->result = ein__attention_put(ctx, a->result, v, all);
+        break;
     }
-    return ok;
-}
-
-typedef struct ein__attention_swap {
-    ein__val v;
-    ein__ex by;
-} ein__attention_swap;
-
-static ein__ex ein__attention_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
-    const ein__attention_swap *z = user;
-    return ein__ex_get(ctx, ex)->val == z->v.i ? z->by : ex;
+    ein__ex out = a->result.i && a->shift.i ? ein__attention_only(ctx, a->result, a->out) : a->top;
+    if (!a->shift.i || !out.i) return a->result.i && out.i;
+    out = ein__ex_binary(ctx, EIN__MUL, out, a->shift);
+    a->result = ein__attention_put(ctx, a->result, a->out, out);
+    return a->result.i != 0;
 }
 
 // What weights are: a softmax of scores that are made of a product, or of any, or what is made of
@@ -23920,15 +24078,14 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.weight.i || !a->value.i) return false;
-    if (!ein__attention_scores(ctx, a, z.weight) || !ein__attention_is_closable(ctx, a))
+    ein__ex whole = {0};
+    if (!ein__attention_scores(ctx, a, z.weight, &whole) || !ein__attention_is_closable(ctx, a))
         return false;
     if (map.i) {
-        ein__attention_swap swap = {v, a->result};
-        a->result = ein__ex_replace_reads(ctx, ein__scope_of(ctx, map)->body,
-                                          ein__attention_swapped, &swap);
+        a->result = ein__ex_put(ctx, ein__scope_of(ctx, map)->body, v, a->result);
         if (!a->result.i || !ein__attention_absorb(a, v)) return false;
     }
-    return ein__attention_sum(ctx, a, z.weight) &&
+    return ein__attention_sum(ctx, a, z.weight, whole) &&
            (!z.total.i || ein__ex_get(ctx, z.total)->val == a->sum.i) &&
            ein__attention_slots(ctx, a) && ein__attention_reads(ctx, a);
 }
@@ -24023,8 +24180,9 @@ static bool ein__attention_group(ein_ctx *ctx, ein__attention *a, int head, int6
     z.box.n[z.group] = n / each;
     ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, (uint32_t)z.group, n / each), each);
     at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)head, each));
-    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top, &z.gate};
-    for (int p = 0; p < 7; p++) {
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result,
+                       &z.top, &z.gate,  &z.by,    &z.shift};
+    for (int p = 0; p < (z.shift.i ? 9 : 7); p++) {
         *part[p] = ein__attention_in(ctx, a, *part[p], head, at);
         if (!part[p]->i || (p < 2 && ein__ex_uses(ctx, *part[p]) >> head & 1)) return false;
     }
@@ -24076,10 +24234,15 @@ static ein__ex ein__attention_define(ein_ctx *ctx, const ein__attention *a, cons
     return ein__ex_read(ctx, v, 0, ix, (int)nt);
 }
 
-static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex by) {
-    ein__attention_swap swap = {v, by};
-    return in.i && by.i ? ein__ex_replace_reads(ctx, in, ein__attention_swapped, &swap)
-                        : (ein__ex){0};
+// `ex` without the second factor of weights.
+static ein__ex ein__attention_unshifted(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    if (ex.i == a->shift.i) return ein__ex_const(ctx, 1);
+    for (uint32_t i = 0; i < e.nkid; i++) {
+        e.kid[i] = ein__attention_unshifted(ctx, a, e.kid[i]);
+        if (!e.kid[i].i) return (ein__ex){0};
+    }
+    return e.nkid ? ein__ex_make(ctx, &e) : ex;
 }
 
 // `a` with one iterator for all heads again.
@@ -24093,8 +24256,10 @@ static ein__attention ein__attention_apart_of(ein_ctx *ctx, const ein__attention
         map[i] = ein__ix_iter(ctx, i, i < z.slots ? z.box.n[i] : 1);
     map[a->head] = ein__ix_mod(ctx, head, a->each);
     map[a->group] = ein__ix_floordiv(ctx, head, a->each);
-    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top, &z.gate};
-    for (int p = 0; p < 7; p++) *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result,
+                       &z.top, &z.gate,  &z.by,    &z.shift};
+    for (int p = 0; p < (z.shift.i ? 9 : 7); p++)
+        *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
     return z;
 }
 
@@ -24109,9 +24274,10 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     if (a->dot.i)
         dot = ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
     ein__ex x = a->dot.i ? ein__attention_put(ctx, a->score, a->dot, dot) : a->score;
-    ein__ex max = {0}, weight = x;
-    if (a->soft) max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
-    if (a->soft) weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
+    ein__ex max = {0}, weight = x, by = {0};
+    if (a->soft) max = by = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
+    if (a->soft && a->shift.i) by = ein__attention_put(ctx, a->by, a->max, max);
+    if (a->soft) weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, by));
     ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
     if (ein__attention_is_gated(ctx, a)) {
         ein__ex zero = ein__ex_const(ctx, 0);
@@ -24119,7 +24285,7 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     }
     body = ein__ex_binary(ctx, EIN__MUL, weight, a->value);
     ein__ex out = ein__attention_define(ctx, a, "out", EIN__R_SUM, nt, ns, body);
-    body = ein__attention_put(ctx, a->result, a->out, out);
+    body = ein__attention_put(ctx, ein__attention_unshifted(ctx, a, a->result), a->out, out);
     if (a->soft) body = ein__attention_put(ctx, body, a->max, max);
     if (a->sum.i) body = ein__attention_put(ctx, body, a->sum, sum);
     ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
@@ -25691,8 +25857,10 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     ein__attention_mask m;
     const ein__attention_edge *edge[] = {&m.begin, &m.end};
     bool read = ein__attention_masked(ctx, a, &m) && m.read;
-    for (int i = 0; i < 2 && read; i++)
+    for (int i = 0; i < 2 && read; i++) {
         h = ein__mix(ein__mix(h, (uint64_t)edge[i]->a), (uint64_t)edge[i]->key + edge[i]->is);
+        if (edge[i]->a && a->rows & (a->rows - 1)) h = ein__mix(h, (uint64_t)edge[i]->row);
+    }
     return ein__mix(h, (uint64_t)z.nseen);
 }
 
@@ -28150,20 +28318,9 @@ static ein__ex ein__norm_result(ein__normer *z, const ein__norm_product *p, ein_
     return z->made.dot.i ? all : (ein__ex){0};
 }
 
-typedef struct ein__norm_swap {
-    ein__ex from, to;
-} ein__norm_swap;
-
-static ein__ex ein__norm_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
-    (void)ctx;
-    const ein__norm_swap *w = user;
-    return ex.i == w->from.i ? w->to : ex;
-}
-
-// Product `v`, with map `m` behind it that reads it by `read` (or none), as one kernel with the row
-// operation `z` in front of it. False: that cannot be written.
-static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val v, ein__val m,
-                             ein__ex read) {
+// Product `v`, with map `m` behind it (or none), as one kernel with the row operation `z` in front
+// of it. False: that cannot be written.
+static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val v, ein__val m) {
     ein_ctx *ctx = z->ctx;
     ein__norm_product p;
     if (!ein__norm_product_of(ctx, v, &p) || p.rows != z->rows) return false;
@@ -28172,9 +28329,7 @@ static bool ein__norm_finish(ein__normer *z, const ein__norm_sum *sum, ein__val 
     const ein__value old = ctx->value[as.i];
     ein__scope s = {.reduce = EIN__R_NONE, .nt = ein__scope_of(ctx, as)->nt};
     memcpy(s.n, ein__scope_of(ctx, as)->n, sizeof s.n);
-    ein__norm_swap swap = {read, body};
-    if (m.i && body.i)
-        body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, m)->body, ein__norm_swapped, &swap);
+    if (m.i && body.i) body = ein__ex_put(ctx, ein__scope_of(ctx, m)->body, v, body);
     s.body = body;
     ein__sc sc = body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return false;
@@ -28195,15 +28350,14 @@ EIN__FN bool ein__norm_ahead(ein_ctx *ctx, ein__val v) {
 
 // The law as a whole: product `v` with all that its kernel computes. `also`: the row operation's
 // result too. False: there is no row operation in front of it.
-EIN__FN bool ein__rule_norm(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read, bool also,
-                            ein__norm *made) {
+EIN__FN bool ein__rule_norm(ein_ctx *ctx, ein__val v, ein__val m, bool also, ein__norm *made) {
     ein__norm_product p;
     ein__normer z;
     ein__norm_sum sum;
     if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__norm_product_of(ctx, v, &p)) return false;
     if (!ein__norm_match(ctx, (ein__val){p.y->val}, p.rows, &z, &sum)) return false;
     if (also) z.made.also = ein__norm_also(&z, &sum);
-    if ((also && !z.made.also.i) || !ein__norm_finish(&z, &sum, v, m, read)) return false;
+    if ((also && !z.made.also.i) || !ein__norm_finish(&z, &sum, v, m)) return false;
     *made = z.made;
     return true;
 }
@@ -28290,9 +28444,9 @@ static ein__val ein__norm_map(ein__selector *z, ein__val v, ein__ex *read) {
     return m;
 }
 
-// Whether `product` is better with the map in front of it: compared as
-// plans are, since launches are what is saved, and so without the margin that a kernel has to keep
-// against a call in its place.
+// Whether `product` is better with the map in front of it: compared as plans are, since launches
+// are what is saved, and so without the margin that a kernel has to keep against a call in its
+// place.
 static bool ein__norm_choose(ein__selector *z, ein__val product, ein__norm_choice *c) {
     ein_ctx *ctx = z->ctx;
     ein__norm_product p;
@@ -28312,7 +28466,7 @@ static bool ein__norm_choose(ein__selector *z, ein__val product, ein__norm_choic
     for (ein__val v = p.read; v.i != c->y.i; v.i = ein__copy_of(ctx, v)->val)
         c->also |= z->root[v.i] || z->uses[v.i] > 1;
     if (c->also && c->map.i && !ein__norm_reads_early(ctx, c->map, c->product, c->y)) return false;
-    if (!ein__rule_norm(ctx, c->product, c->map, read, c->also, &made)) return false;
+    if (!ein__rule_norm(ctx, c->product, c->map, c->also, &made)) return false;
     ein__kernel k = ein__norm_kernel(ctx, &made, out);
     return ein__cost_kernel(ctx, &k) < ein__norm_apart(z, c, read);
 }
@@ -28331,7 +28485,6 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
     for (ptrdiff_t i = 0; i < arrlen(all->list) && v.i; i++) {
         ein__norm_choice *c = &all->list[i];
         ein__norm_product p;
-        ein__ex read = {0};
         if (c->y.i == old.i && !c->begun) {
             c->begun = ein__norm_match(ctx, v, c->z.rows, &c->z, &c->sum);
             if (c->begun && c->also) c->z.made.also = ein__norm_also(&c->z, &c->sum);
@@ -28341,10 +28494,7 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
         if (last.i != old.i || !c->begun) continue;
         ein__val product = c->map.i ? z->now[c->product.i] : v;
         if (!ein__norm_product_of(ctx, product, &p)) continue;
-        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
-        for (ptrdiff_t k = 0; k < arrlen(reads) && c->map.i; k++)
-            if (ein__ex_get(ctx, reads[k])->val == product.i) read = reads[k];
-        c->done = ein__norm_finish(&c->z, &c->sum, product, c->map.i ? v : c->map, read);
+        c->done = ein__norm_finish(&c->z, &c->sum, product, c->map.i ? v : c->map);
         if (c->done) return c->z.made.out;
     }
     return v;
@@ -29695,10 +29845,10 @@ static bool ein__inner_dims(ein_ctx *ctx, const ein__scope *s, const ein__ex *re
         }
     }
     int64_t volume = 1;
-    for (int i = 0; i < z->n; i++) volume = ein__muldiv(volume, z->d[i].n, 1);
-    volume = ein__muldiv(volume, ein__extent_of(s, bare), 1);
+    for (int i = 0; i < z->n; i++) volume = ein__times(volume, z->d[i].n);
+    volume = ein__times(volume, ein__extent_of(s, bare));
     if (!ein__rule_on(ctx, EIN__RULE_SUBSTITUTE) ||
-        ein__muldiv(volume, 100, 1) > ein__muldiv(ein__extent_of(s, used), growth, 1)) {
+        ein__times(volume, 100) > ein__times(ein__extent_of(s, used), growth)) {
         z->n = 0;
         bare = used;
     }
@@ -30790,8 +30940,8 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
     ein__put(&why, "summation splitting (blocks of ");
     for (int a = 0; a < f->c.spatial; a++) {
         bool ok = ein__block_range(ctx, &f->c, a, &b[a]);
-        had = ein__muldiv(had, f->c.out[a], 1);
-        now = ok ? ein__muldiv(now, b[a].count, 1) : INT64_MAX;
+        had = ein__times(had, f->c.out[a]);
+        now = ok ? ein__times(now, b[a].count) : INT64_MAX;
         ein__putf(&why, "%s%lld", a ? "x" : "", (long long)b[a].d);
     }
     ein__put(&why, " taps inside), variable substitution");
@@ -30868,7 +31018,7 @@ static bool ein__choose_joined(ein__joined *z) {
     int last = -1;
     for (uint32_t i = 0; i < s->nt; i++) {
         if (z->f->role[i] != EIN__C_GROUP) continue;
-        groups = ein__muldiv(groups, s->n[i], 1);
+        groups = ein__times(groups, s->n[i]);
         last = (int)i;
     }
     if (last < 0) return false;
@@ -31936,7 +32086,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     const char *why = ein__point_why(z);
     int64_t volume = ein__extent_of(&z->t, (1u << z->t.nt) - 1),
             had = ein__extent_of(z->s, (1u << z->s->nt) - 1);
-    if (ein__muldiv(volume, 100, 1) > ein__muldiv(had, EIN__POINT_GROWTH, 1)) return;
+    if (ein__times(volume, 100) > ein__times(had, EIN__POINT_GROWTH)) return;
     x = ein__point_data(ctx, z);
     if (!x.i || !ein__point_filter(ctx, z, &w)) return;
     if (ein__ex_get(ctx, w)->op == EIN__X_CONST || ein__ex_get(ctx, x)->op == EIN__X_CONST) return;
@@ -32033,7 +32183,7 @@ static bool ein__shift_windows(ein_ctx *ctx, ein__shifts *z) {
         if (!ein__find_shift(ctx, z, k, &x, &e)) continue;
         const ein__index *f = ein__ix_get(ctx, e);
         int64_t least = f->lo, n = s->n[x] + f->hi - f->lo;
-        if (ein__muldiv(n, 100, 1) > ein__muldiv(s->n[x], EIN__WINDOWS_GROWTH, 1)) return false;
+        if (ein__times(n, 100) > ein__times(s->n[x], EIN__WINDOWS_GROWTH)) return false;
         z->t.n[x] = n;
         z->back[x] = ein__ix_addc(ctx, ein__ix_add(ctx, z->back[x], e), -least);
         // x + e + y + c without e and the old x.
@@ -32241,8 +32391,7 @@ static void ein__rule_toeplitz(ein__deriver *d, int from) {
                 if (most < EIN__TOEPLITZ_LEAST || s.n[z.x] < EIN__TOEPLITZ_LEAST) continue;
                 int64_t b = ein__block_places(s.n[z.x], most), y = s.n[z.y];
                 int64_t terms = ein__plus(y, ein__times(z.step, b - 1));
-                if (b == last ||
-                    ein__muldiv(terms, 100, 1) > ein__muldiv(y, EIN__TOEPLITZ_GROWTH, 1))
+                if (b == last || ein__times(terms, 100) > ein__times(y, EIN__TOEPLITZ_GROWTH))
                     continue;
                 ein__add_toeplitz(d, &z, alpha, b, from);
                 last = b;
@@ -34115,7 +34264,7 @@ static void ein__need_settle(const ein_ctx *ctx, ein__val v, ein__part_read *nee
     for (int k = 0; k < p->shape.rank; k++) {
         int64_t n = p->shape.d[k], part = need->hi[k] - need->lo[k] + 1;
         bool whole = !need->any || p->weight_only ||
-                     ein__muldiv(part, 100, 1) > ein__muldiv(n, EIN__NEEDED_PERCENT, 1);
+                     ein__times(part, 100) > ein__times(n, EIN__NEEDED_PERCENT);
         if (whole) need->lo[k] = 0, need->hi[k] = n - 1;
         need->less |= !whole;
     }
@@ -37175,7 +37324,7 @@ static bool ein__shared_slots(ein_ctx *ctx, ein__joint *f, const ein__part *cons
         for (uint32_t t = 0; t < s->nt; t++) {
             if (s->n[t] == 1 || (p[i]->in_x >> t & 1)) continue;
             f->flat[i] |= 1u << t;
-            n = ein__muldiv(n, s->n[t], 1);
+            n = ein__times(n, s->n[t]);
         }
         f->at[i] = total;
         total += n;
@@ -57903,7 +58052,7 @@ static void ein__kband_store(ein__kgen *g, const ein__step *step, const ein__kba
 static int64_t ein__kband_reach(const ein__kband_form *f, const ein__band_tile *t) {
     int64_t places = t->row_tiles * 16 * t->rm + t->span + 16 * (t->rn + t->kc);
     int64_t start = f->c < 0 ? -(f->c + 1) : f->c;
-    return start > INT64_MAX / 8 ? start : start + ein__muldiv(f->d, places, 1);
+    return start > INT64_MAX / 8 ? start : start + ein__times(f->d, places);
 }
 
 // One attempt; false: try again without vectors or with 64-bit indices.
@@ -60884,7 +61033,8 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     const char *dot = plain ? f->dot : "dot", *beside = plain ? "s[m][j][e + 1]" : "beside";
     if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot, beside}};
     g->inner[g->ninner++] = (ein__kinner){.v = a->out, .text = {last[1]}};
-    const char *sum = a->soft ? ein__namef(g->ctx, "total(%s)", last[3]) : last[3];
+    // A row without weights may have a sum beside them.
+    const char *sum = a->soft && !a->shift.i ? ein__namef(g->ctx, "total(%s)", last[3]) : last[3];
     if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){.v = a->sum, .text = {sum}};
     if (!a->soft || !ein__ex_contains(g->ctx, a->result, a->top)) return;
     ein__kneed(g, EIN__NEED_SCORE_UNIT);

@@ -449,7 +449,7 @@ typedef struct ein__slice {
     uint8_t at[EIN__MAX_RANK];
 } ein__slice;
 
-enum { EIN__STEP_VALUES = 14 };  // that one kernel computes
+enum { EIN__STEP_VALUES = 16 };  // that one kernel computes
 enum { EIN__PART_VALUES = 3 };   // or a part of one
 enum { EIN__ROW_LOADS = 2 };     // maps that a row's kernel computes in front of it
 

@@ -68,6 +68,9 @@ COUNTS = [
     # A mask may leave out weights as well; what it hides must have finite scores.
     ("tests/unseen/attention_gated.ein", 2, None, []),
     ("tests/unseen/attention_gated.ein", 2, None, ["--math", "fp16"]),
+    # Scores of no key are in the sums alone.
+    ("tests/unseen/attention_sinks.ein", 5, 8, []),
+    ("tests/unseen/attention_sinks.ein", 5, 8, ["--math", "fp16"]),
     ("tests/unseen/attention_windows.ein", 1, 3, []),
     ("tests/unseen/attention_windows.ein", 1, 3, ["--math", "fp16"]),
     # Windows of a rolled image: a norm, a product, attention, a product.

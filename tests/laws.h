@@ -756,6 +756,20 @@ static sides law_fuse(ein_ctx *ctx, ein__val v) {
 
 // ------------------------------------------------------------------------------------ attention
 
+// The larger of `m` and an input.
+static ein__val with_sink(ein_ctx *ctx, ein__val m) {
+    const ein__scope *s = ein__scope_of(ctx, m);
+    const ein__shape shape = ctx->value[m.i].shape;
+    ein__val sink = ein__val_new(ctx, "t", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    ein__scope box = {.reduce = EIN__R_NONE, .nt = s->nt};
+    ein__ix own[EIN__MAX_RANK];
+    memcpy(box.n, s->n, sizeof box.n);
+    for (uint32_t k = 0; k < s->nt; k++) own[k] = own_index(ctx, &box, k);
+    ein__ex of = ein__ex_read(ctx, m, 0, own, shape.rank);
+    return map_of(ctx, "b", &box,
+                  ein__ex_binary(ctx, EIN__MAX, of, ein__ex_read(ctx, sink, 0, own, shape.rank)));
+}
+
 // A softmax of contraction `v` along one of its dimensions, and a second product that sums over
 // this dimension: whatever is taken for an attention must mean what it stands for.
 static sides law_online(ein_ctx *ctx, ein__val v) {
@@ -779,6 +793,8 @@ static sides law_online(ein_ctx *ctx, ein__val v) {
     if (!x.i) return NO_SIDES;
     ein__val m =
         new_scope(ctx, "m", EIN__R_MAX, (int)rest, 1, n, ein__ex_read(ctx, x, 0, over, (int)s.nt));
+    if (m.i && random_in(0, 1)) m = with_sink(ctx, m);
+    if (!m.i) return NO_SIDES;
     ein__ex e = ein__ex_binary(ctx, EIN__SUB, ein__ex_read(ctx, x, 0, own, (int)s.nt),
                                ein__ex_read(ctx, m, 0, rows, (int)rest));
     ein__val p = map_of(ctx, "p", &box, ein__ex_unary(ctx, EIN__EXP, e));

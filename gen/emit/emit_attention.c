@@ -71,7 +71,8 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     const char *dot = plain ? f->dot : "dot", *beside = plain ? "s[m][j][e + 1]" : "beside";
     if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot, beside}};
     g->inner[g->ninner++] = (ein__kinner){.v = a->out, .text = {last[1]}};
-    const char *sum = a->soft ? ein__namef(g->ctx, "total(%s)", last[3]) : last[3];
+    // A row without weights may have a sum beside them.
+    const char *sum = a->soft && !a->shift.i ? ein__namef(g->ctx, "total(%s)", last[3]) : last[3];
     if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){.v = a->sum, .text = {sum}};
     if (!a->soft || !ein__ex_contains(g->ctx, a->result, a->top)) return;
     ein__kneed(g, EIN__NEED_SCORE_UNIT);

@@ -20,15 +20,21 @@
 // expression: then all maps over as many elements as there are scores are put in place, and the
 // kernel begins with x.
 //
+// What x is compared with may be larger than m, as it is where scores have some beside them that no
+// value belongs to: sinks (Xiao et al. 2023, StreamingLLM), which are concatenated or spelled out.
+// Weights are exp(x - b) = exp(x - m) * exp(m - b) then, b any expression in m: the result has the
+// second factor for both sums, and the terms that l has beside those of the keys.
+//
 // Without an exponential x itself is the weight, any expression in one element of a product, as it
 // is where scores go through a sigmoid or decay with the distance (Sun et al. 2023, RetNet; Zhai et
 // al. 2024, HSTU): nothing is scaled then, and the sum of the weights is looked for alike.
 
 enum {
-    EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores, and loads
+    EIN__ATTENTION_VALUES = 9,  // a step has one more, which it stores, and loads
     EIN__ATTENTION_LOADS = EIN__STEP_VALUES - EIN__ATTENTION_VALUES - 1,
     EIN__ATTENTION_MAPS = 4,       // maps between the first product and x
     EIN__ATTENTION_KEYS = 3,       // dimensions that the softmax runs over
+    EIN__ATTENTION_SINKS = 4,      // scores of a row that are of no key
     EIN__ATTENTION_COLUMNS = 256,  // of the values, in tiles
     EIN__ATTENTION_GROUPS = 4096,  // of heads that share a key
     EIN__ATTENTION_LOOKS = 100     // values looked at, and maps put in place, for one attention
@@ -45,6 +51,7 @@ typedef struct ein__attention {
     ein__ex gate;                 // 0 where a weight does not count for the second product; else 1
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
     ein__ex top;                  // the row's maximum: the only read of `max`; 0 if there is none
+    ein__ex by, shift;            // b, and exp(m - b); none where b is m
     ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
     int64_t plain;                // then: how many scores there are; else 0
     uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
@@ -71,18 +78,29 @@ static bool ein__attention_absorb(ein__attention *a, ein__val v) {
     return true;
 }
 
-// Whether `v` is a map over as many elements of a product, itself or through other such maps.
+// Whether `x` has as many elements as `y`, or a few more or fewer along one dimension, as it has
+// where scores of no key are beside those of the keys.
+static bool ein__is_about(const ein__shape *x, const ein__shape *y) {
+    int others = 0;
+    if (ein__elements(x) == ein__elements(y)) return true;
+    for (int k = 0; k < x->rank && x->rank == y->rank; k++) {
+        int64_t more = x->d[k] > y->d[k] ? x->d[k] - y->d[k] : y->d[k] - x->d[k];
+        if (more) others += more <= EIN__ATTENTION_SINKS ? 1 : 2;
+    }
+    return x->rank == y->rank && others == 1;
+}
+
+// Whether `v` is a map over about as many elements of a product, itself or through other such maps.
 static bool ein__is_over_product(ein_ctx *ctx, ein__val v, int depth, int *looks) {
     if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only || depth > EIN__ATTENTION_MAPS ||
         ++*looks > EIN__ATTENTION_LOOKS)
         return false;
-    int64_t size = ein__elements(&ctx->value[v.i].shape);
     bool found = false;
     const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
         ein__val r = {ein__ex_get(ctx, reads[i])->val};
         const ein__scope *s = ein__scope_of(ctx, r);
-        if (!s || ein__elements(&ctx->value[r.i].shape) != size) continue;
+        if (!s || !ein__is_about(&ctx->value[r.i].shape, &ctx->value[v.i].shape)) continue;
         found = ein__is_contraction(ctx, s) || ein__is_over_product(ctx, r, depth + 1, looks);
     }
     return found;
@@ -251,13 +269,50 @@ static bool ein__attention_is_closable(ein_ctx *ctx, const ein__attention *a) {
     return closed.i && ein__ex_is_const(ctx, closed, &v) && v - v == 0;
 }
 
-// Whether `read`, in the slots of the box, is reduction `red` of `want` over all keys.
+// Terms of a reduction beside those of the keys.
+typedef struct ein__attention_beside {
+    int n;
+    ein__ex term[EIN__ATTENTION_SINKS];
+} ein__attention_beside;
+
+// The term of reduction `s` where its iterators are `map`.
+static ein__ex ein__attention_term(ein_ctx *ctx, ein__attention *a, const ein__scope *s,
+                                   const ein__ix *map) {
+    return ein__attention_expand(ctx, a, ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns)));
+}
+
+// Whether the terms of `s`, of which iterator `slot` runs over a few places more than key `key`
+// does, are `want` at the keys, in a row; `z`: what they are at the other places.
+static bool ein__attention_longer(ein_ctx *ctx, ein__attention *a, const ein__scope *s,
+                                  ein__ix *map, int slot, int key, ein__ex want,
+                                  ein__attention_beside *z) {
+    int64_t keys = a->box.n[key], more = s->n[slot] - keys;
+    if (more < 1 || more > EIN__ATTENTION_SINKS) return false;
+    ein__ix at = ein__ix_iter(ctx, (uint32_t)key, keys);
+    for (int64_t from = 0; from <= more; from++) {
+        int n = a->n;
+        map[slot] = ein__ix_addc(ctx, at, from);
+        bool found = ein__attention_term(ctx, a, s, map).i == want.i;
+        for (int64_t k = 0; found && k < more; k++) {
+            map[slot] = ein__ix_const(ctx, k < from ? k : k + keys);
+            z->term[z->n++] = ein__attention_term(ctx, a, s, map);
+            if (!z->term[z->n - 1].i) return false;
+        }
+        if (found) return true;
+        a->n = n;
+    }
+    return false;
+}
+
+// Whether `read`, in the slots of the box, is reduction `red` of `want` over all keys, and over
+// what is beside them.
 static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein__red red,
-                              ein__ex want) {
+                              ein__ex want, ein__attention_beside *z) {
     const ein__expr *e = ein__ex_get(ctx, read);
     const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
     int key[EIN__ATTENTION_KEYS], from[EIN__ATTENTION_KEYS], nkey = 0, nfrom = 0;
     ein__ix map[EIN__MAX_ITERS];
+    *z = (ein__attention_beside){.n = 0};
     if (!s || s->reduce != red || !ein__inside(ctx, e)) return false;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         map[i] = i < s->nt ? e->ix[i] : ein__ix_const(ctx, 0);
@@ -268,6 +323,8 @@ static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein
     }
     for (int i = 0; i < EIN__MAX_ITERS; i++)
         if (a->keys >> i & 1) key[nkey++] = i;
+    if (nkey == 1 && nfrom == 1 && s->n[from[0]] > a->box.n[key[0]])
+        return ein__attention_longer(ctx, a, s, map, from[0], key[0], want, z);
     // Their order is free: every one that the extents allow is tried.
     int turns = nkey == 3 ? 6 : nkey;
     for (int t = 0; nkey == nfrom && t < turns; t++) {
@@ -278,9 +335,7 @@ static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein
             map[from[i]] = ein__ix_iter(ctx, (uint32_t)to, a->box.n[to]);
         }
         int n = a->n;
-        ein__ex body = fits ? ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns)) : (ein__ex){0};
-        body = ein__attention_expand(ctx, a, body);
-        if (body.i && body.i == want.i) return true;
+        if (fits && want.i && ein__attention_term(ctx, a, s, map).i == want.i) return true;
         a->n = n;
     }
     return false;
@@ -418,9 +473,83 @@ static bool ein__attention_dot(ein_ctx *ctx, ein__attention *a) {
     return most > 0;
 }
 
+static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex by) {
+    return in.i && by.i ? ein__ex_put(ctx, in, v, by) : (ein__ex){0};
+}
+
+static ein__ex ein__attention_exchanged(ein_ctx *ctx, void *user, ein__ex ex) {
+    (void)ctx;
+    const ein__ex *z = user;
+    return ex.i == z[0].i ? z[1] : ex;
+}
+
+// `in` with `by` for `read`; others of the same value stay.
+static ein__ex ein__attention_exchange(ein_ctx *ctx, ein__ex in, ein__ex read, ein__ex by) {
+    ein__ex z[] = {read, by};
+    return in.i && by.i ? ein__ex_replace_reads(ctx, in, ein__attention_exchanged, z)
+                        : (ein__ex){0};
+}
+
+// Whether map `v` is made of maximum `max` (none: of any), itself or through other maps.
+static bool ein__is_over_maximum(ein_ctx *ctx, ein__val v, ein__val max, int depth, int *looks) {
+    if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only || depth > EIN__ATTENTION_MAPS ||
+        ++*looks > EIN__ATTENTION_LOOKS)
+        return false;
+    bool found = false;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        ein__val r = {ein__ex_get(ctx, reads[i])->val};
+        const ein__scope *s = ein__scope_of(ctx, r);
+        found = max.i ? r.i == max.i : s && s->reduce == EIN__R_MAX;
+        found = found || ein__is_over_maximum(ctx, r, max, depth + 1, looks);
+    }
+    return found;
+}
+
+// A read of a map over the maximum: its definition in place.
+static ein__ex ein__attention_open_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__attention *a = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val p = {e->val};
+    if (p.i == a->out.i || !ein__is_over_maximum(ctx, p, a->max, 0, &a->looks)) return ex;
+    ein__ex body = ein__rule_inline(ctx, p, e);
+    if (!body.i || ein__ex_size(ctx, body) > EIN__MAX_INLINE || !ein__attention_absorb(a, p))
+        return ex;
+    return ein__ex_replace_reads(ctx, body, ein__attention_open_read, a);
+}
+
+// `ex` with maps over the maximum in place.
+static ein__ex ein__attention_opened(ein_ctx *ctx, ein__attention *a, ein__ex ex) {
+    return ein__ex_replace_reads(ctx, ex, ein__attention_open_read, a);
+}
+
+// The maximum of x in `by`, what the weights have x compared with. `whole`: what is to be put for
+// the read that it is found as, which may be the maximum of more.
+static bool ein__attention_top(ein_ctx *ctx, ein__attention *a, ein__ex by, ein__ex *whole) {
+    ein__attention_beside z;
+    by = ein__attention_opened(ctx, a, by);
+    const ein__ex *reads = by.i ? ein__ex_reads(ctx, by) : NULL;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        if (!ein__attention_is(ctx, a, reads[i], EIN__R_MAX, a->score, &z)) continue;
+        a->max = v;
+        a->top = *whole = reads[i];
+        for (int k = 0; k < z.n; k++) *whole = ein__ex_binary(ctx, EIN__MAX, *whole, z.term[k]);
+        if (!ein__attention_only(ctx, by, v).i || !ein__attention_absorb(a, v)) return false;
+        by = ein__attention_exchange(ctx, by, a->top, *whole);
+        if (by.i == a->top.i) return true;
+        a->by = by;
+        by = by.i ? ein__ex_binary(ctx, EIN__SUB, a->top, by) : by;
+        a->shift = by.i ? ein__ex_unary(ctx, EIN__EXP, by) : by;
+        return a->shift.i != 0;
+    }
+    return false;
+}
+
 // x, its maximum and the product in it, from the exponential of its distance to the maximum, or
 // from x.
-static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
+static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential,
+                                  ein__ex *whole) {
     if (!a->soft) {
         a->score = exponential;
         a->top = ein__ex_const(ctx, 0);
@@ -428,12 +557,9 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     }
     const ein__expr *minus = ein__ex_get(ctx, ein__ex_get(ctx, exponential)->kid[0]);
     if (minus->op != EIN__X_BINARY || minus->fn != EIN__SUB) return false;
-    const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
     a->score = minus->kid[0];
-    a->max = (ein__val){max->val};
-    a->top = minus->kid[1];
-    if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
-        !ein__attention_absorb(a, a->max))
+    if (ein__ex_uses(ctx, minus->kid[1]) & a->keys ||
+        !ein__attention_top(ctx, a, minus->kid[1], whole))
         return false;
     if (a->plain) {
         a->query = a->key = ein__ex_const(ctx, 0);
@@ -444,18 +570,33 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     return ein__attention_dot(ctx, a);
 }
 
-// The sum of the weights among what the result reads, where it is.
-static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
-    bool ok = true;
-    const ein__ex *reads = ein__ex_reads(ctx, a->result);
+// The sum of the weights among what the result reads, where it is; `whole` as above.
+static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential,
+                               ein__ex whole) {
+    ein__attention_beside z;
+    if (a->shift.i) a->result = ein__attention_opened(ctx, a, a->result);
+    if (a->soft) a->result = ein__attention_exchange(ctx, a->result, a->top, whole);
+    const ein__ex *reads = a->result.i ? ein__ex_reads(ctx, a->result) : NULL;
     for (ptrdiff_t i = 0; i < arrlen(reads) && !a->sum.i; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
-        if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential))
+        if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential, &z))
             continue;
+        if (!ein__attention_only(ctx, a->result, v).i || !ein__attention_absorb(a, v)) return false;
         a->sum = v;
-        ok = ein__attention_only(ctx, a->result, v).i && ein__attention_absorb(a, v);
+        ein__ex all = reads[i];
+        if (a->shift.i) all = ein__ex_binary(ctx, EIN__MUL, all, a->shift);
+        for (int k = 0; k < z.n && all.i; k++) {
+            ein__ex term = ein__attention_exchange(ctx, z.term[k], a->top, whole);
+            all = term.i ? ein__ex_binary(ctx, EIN__ADD, all, term) : term;
+        }
+        a->result = ein__attention_put(ctx, a->result, v, all);
+        break;
     }
-    return ok;
+    ein__ex out = a->result.i && a->shift.i ? ein__attention_only(ctx, a->result, a->out) : a->top;
+    if (!a->shift.i || !out.i) return a->result.i && out.i;
+    out = ein__ex_binary(ctx, EIN__MUL, out, a->shift);
+    a->result = ein__attention_put(ctx, a->result, a->out, out);
+    return a->result.i != 0;
 }
 
 // What weights are: a softmax of scores that are made of a product, or of any, or what is made of
@@ -478,13 +619,14 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.weight.i || !a->value.i) return false;
-    if (!ein__attention_scores(ctx, a, z.weight) || !ein__attention_is_closable(ctx, a))
+    ein__ex whole = {0};
+    if (!ein__attention_scores(ctx, a, z.weight, &whole) || !ein__attention_is_closable(ctx, a))
         return false;
     if (map.i) {
         a->result = ein__ex_put(ctx, ein__scope_of(ctx, map)->body, v, a->result);
         if (!a->result.i || !ein__attention_absorb(a, v)) return false;
     }
-    return ein__attention_sum(ctx, a, z.weight) &&
+    return ein__attention_sum(ctx, a, z.weight, whole) &&
            (!z.total.i || ein__ex_get(ctx, z.total)->val == a->sum.i) &&
            ein__attention_slots(ctx, a) && ein__attention_reads(ctx, a);
 }
@@ -579,8 +721,9 @@ static bool ein__attention_group(ein_ctx *ctx, ein__attention *a, int head, int6
     z.box.n[z.group] = n / each;
     ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, (uint32_t)z.group, n / each), each);
     at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)head, each));
-    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top, &z.gate};
-    for (int p = 0; p < 7; p++) {
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result,
+                       &z.top, &z.gate,  &z.by,    &z.shift};
+    for (int p = 0; p < (z.shift.i ? 9 : 7); p++) {
         *part[p] = ein__attention_in(ctx, a, *part[p], head, at);
         if (!part[p]->i || (p < 2 && ein__ex_uses(ctx, *part[p]) >> head & 1)) return false;
     }
@@ -632,8 +775,15 @@ static ein__ex ein__attention_define(ein_ctx *ctx, const ein__attention *a, cons
     return ein__ex_read(ctx, v, 0, ix, (int)nt);
 }
 
-static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex by) {
-    return in.i && by.i ? ein__ex_put(ctx, in, v, by) : (ein__ex){0};
+// `ex` without the second factor of weights.
+static ein__ex ein__attention_unshifted(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    if (ex.i == a->shift.i) return ein__ex_const(ctx, 1);
+    for (uint32_t i = 0; i < e.nkid; i++) {
+        e.kid[i] = ein__attention_unshifted(ctx, a, e.kid[i]);
+        if (!e.kid[i].i) return (ein__ex){0};
+    }
+    return e.nkid ? ein__ex_make(ctx, &e) : ex;
 }
 
 // `a` with one iterator for all heads again.
@@ -647,8 +797,10 @@ static ein__attention ein__attention_apart_of(ein_ctx *ctx, const ein__attention
         map[i] = ein__ix_iter(ctx, i, i < z.slots ? z.box.n[i] : 1);
     map[a->head] = ein__ix_mod(ctx, head, a->each);
     map[a->group] = ein__ix_floordiv(ctx, head, a->each);
-    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top, &z.gate};
-    for (int p = 0; p < 7; p++) *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result,
+                       &z.top, &z.gate,  &z.by,    &z.shift};
+    for (int p = 0; p < (z.shift.i ? 9 : 7); p++)
+        *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
     return z;
 }
 
@@ -663,9 +815,10 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     if (a->dot.i)
         dot = ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
     ein__ex x = a->dot.i ? ein__attention_put(ctx, a->score, a->dot, dot) : a->score;
-    ein__ex max = {0}, weight = x;
-    if (a->soft) max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
-    if (a->soft) weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
+    ein__ex max = {0}, weight = x, by = {0};
+    if (a->soft) max = by = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
+    if (a->soft && a->shift.i) by = ein__attention_put(ctx, a->by, a->max, max);
+    if (a->soft) weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, by));
     ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
     if (ein__attention_is_gated(ctx, a)) {
         ein__ex zero = ein__ex_const(ctx, 0);
@@ -673,7 +826,7 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     }
     body = ein__ex_binary(ctx, EIN__MUL, weight, a->value);
     ein__ex out = ein__attention_define(ctx, a, "out", EIN__R_SUM, nt, ns, body);
-    body = ein__attention_put(ctx, a->result, a->out, out);
+    body = ein__attention_put(ctx, ein__attention_unshifted(ctx, a, a->result), a->out, out);
     if (a->soft) body = ein__attention_put(ctx, body, a->max, max);
     if (a->sum.i) body = ein__attention_put(ctx, body, a->sum, sum);
     ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
