@@ -78,6 +78,9 @@ def attention(p):
     every = p.usual(s, s, s, max(1, s - 1))
     top = None if bare else p.let("b,i", f"max(j) {x}", **dict(box, j=every))
     most = f"{top}[b,{row}]" if top else "2"
+    sink = f"0.3*{p.weight(l)}[i]" if top and p.chance(0.2) else None
+    if sink:
+        most = p.let("b,i", f"max({top}[b,{row}], {sink})", **rows) + "[b,i]"
     weight = f"exp({p.usual('', '', '0.9*')}{x} - {most})"
     if p.chance(0.7):
         weight = p.let("b,i,j", weight, **box) + "[b,i,j]"
@@ -89,6 +92,8 @@ def attention(p):
     den = p.usual(f"({total}[b,i]+0.1)", f"({total}[b,{p.odd('i', l)}]+1)")
     if s > 1 and not factor and p.chance(0.5):
         den = f"{total}[b,i]"
+    if sink and p.chance(0.7):
+        den = f"({den} + exp({sink} - {most}))"
     second(p, (query, key, value), weight, den, (b, l, s, d, v))
 
 
