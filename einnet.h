@@ -841,6 +841,8 @@ typedef struct ein__step {
     int nrow;         // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
     ein__val also;    // ... and what it stores beside its result, or none
     ein__val addend;  // PRODUCT: the second of its values, a product that is added to it, or none
+    int joint;        // PRODUCT: how many reductions its first values are, whose terms a tile
+                      // computes together (joint.c), 0: one
     int tile;         // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
     int parts;        // ... and how many blocks share the terms of a tile (tail.c), 0: one
     bool cluster;     // ... and that these are a cluster
@@ -19217,9 +19219,11 @@ typedef struct ein__tiled {
     const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
     ein__patch patch;
-    // Where terms are no products but functions of what rows and columns have (cross.c): the
-    // function, or none; what it takes of either; its instructions, and the loads of second values.
-    ein__ex term, value[2][EIN__CROSS_VALUES];
+    // Where terms are no products but functions of what rows and columns have (cross.c): how many
+    // such terms are each added up by itself, 0: none; these; what they take of either; their
+    // instructions, and the loads of second values.
+    int crosses;
+    ein__ex term[EIN__SUMS], value[2][EIN__CROSS_VALUES];
     int values[2];
     int64_t term_each;
     bool added;  // the terms are added up
@@ -19252,7 +19256,8 @@ enum {
     EIN__PRODUCT_TILES = 50,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32,
-    EIN__CROSS_SUMS = 48  // of a thread, see ein__cross_alone
+    EIN__CROSS_SUMS = 48,  // of a thread, see ein__cross_alone
+    EIN__CROSS_MOST = 64   // ... of several reductions
 };
 
 // But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
@@ -19424,12 +19429,13 @@ static int64_t ein__cross_bytes(const ein__tiled *p, const ein__product_tile *t)
 // Whether a tile's threads have so many sums that with what terms take they leave no registers for
 // another block: by bench/issue.py (sm_90) the SM is as busy with one, where two spill.
 static bool ein__cross_alone(const ein__tiled *p, const ein__product_tile *t) {
-    return p->term.i && t->rm * t->rn >= EIN__CROSS_SUMS;
+    return t->rm * t->rn * p->crosses >= EIN__CROSS_SUMS;
 }
 
 // Whether a tile may have terms that are no products: groups of threads add theirs up.
 static bool ein__cross_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (!p->term.i) return true;
+    if (!p->crosses) return true;
+    if (p->crosses > 1 && t->rm * t->rn * p->crosses > EIN__CROSS_MOST) return false;
     return (p->added || t->parts == 1) &&
            ein__product_least_bytes(t) + ein__cross_bytes(p, t) <= EIN__SHARED_FREE;
 }
@@ -19736,7 +19742,7 @@ static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
 
 // The same of terms that are no products, beside one for each, and of second values.
 static int64_t ein__cross_ops(const ein__tiled *p, const ein__product_tile *t) {
-    if (!p->term.i) return 0;
+    if (!p->crosses) return 0;
     int64_t values = (p->values[0] - 1) * (t->rm / 4) + (p->values[1] - 1) * (t->rn / 4);
     int64_t each = values * EIN__PRODUCT_THREADS / t->parts;
     return t->terms * (t->rows * t->cols * (p->term_each - 1) + each);
@@ -20090,7 +20096,9 @@ static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
 // Reductions whose terms are functions of one element of a row and one of a column, but no
 // products: pairwise distances, max-plus products, additive attention. Tiles load both and keep
 // them in registers as for a product (templates/tiles_cross.cu); a loop over the terms of each
-// result would load both again every time.
+// result would load both again every time. Several reductions with the same results and the same
+// iterators of terms may be one tile's, which computes what their terms have in common once
+// (joint.c).
 
 enum {
     EIN__CROSS_NODES = 64,  // looked at in a term
@@ -20147,17 +20155,30 @@ static bool ein__cross_walk(ein__crossing *z, ein__ex ex) {
     return true;
 }
 
+// The reads of `n` reductions; an stb_ds array.
+static ein__ex *ein__cross_reads(ein_ctx *ctx, const ein__scope *const *s, int n) {
+    ein__ex *all = NULL;
+    for (int k = 0; k < n; k++) {
+        const ein__ex *reads = ein__ex_reads(ctx, s[k]->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) arrput(all, reads[i]);
+    }
+    return all;
+}
+
 // The iterators of the result that the reads of rows and of columns use: those of the read with
 // most elements, and those of all others that do not make do with these.
-static bool ein__cross_sides(ein_ctx *ctx, const ein__scope *s, ein__crossing *z) {
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+static bool ein__cross_sides(ein_ctx *ctx, const ein__scope *const *all, int nall,
+                             ein__crossing *z) {
+    const ein__scope *s = all[0];
+    ein__ex *reads = ein__cross_reads(ctx, all, nall);
     int64_t most = -1;
+    bool floats = true;
     for (uint32_t i = 0; i < s->nt; i++) z->results |= s->n[i] > 1 ? 1u << i : 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         uint32_t of = ein__read_slots(ctx, e) & z->results;
         int64_t n = 1;
-        if (ctx->value[e->val].dtype > EIN__BF16) return false;
+        floats &= ctx->value[e->val].dtype <= EIN__BF16;
         for (uint32_t k = 0; k < s->nt; k++) n = of >> k & 1 ? ein__times(n, s->n[k]) : n;
         if (n <= most) continue;
         most = n;
@@ -20167,8 +20188,10 @@ static bool ein__cross_sides(ein_ctx *ctx, const ein__scope *s, ein__crossing *z
         uint32_t of = ein__read_slots(ctx, ein__ex_get(ctx, reads[i])) & z->results;
         if (of & ~z->side[0]) z->side[1] |= of;
     }
+    arrfree(reads);
     uint32_t both = z->side[0] & z->side[1];
-    return (z->side[0] | z->side[1]) == z->results && (z->side[0] & ~both) && (z->side[1] & ~both);
+    return floats && (z->side[0] | z->side[1]) == z->results && (z->side[0] & ~both) &&
+           (z->side[1] & ~both);
 }
 
 // The read of `ex` that has most elements.
@@ -20218,14 +20241,30 @@ static void ein__cross_loads(ein_ctx *ctx, const ein__scope *s, const int64_t *o
         }
 }
 
-// Reduction `s` as a tile that computes such terms, its result's strides `out`. False: its terms
-// are other ones.
-EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+// The terms of `n` reductions over the same iterators. False: they are no such functions, or of
+// others.
+static bool ein__cross_terms(ein_ctx *ctx, const ein__scope *const *all, int n, ein__crossing *z,
+                             ein__tiled *p) {
+    const ein__scope *s = all[0];
+    if (s->reduce == EIN__R_NONE || !s->ns || !ein__cross_sides(ctx, all, n, z)) return false;
+    for (int k = 0; k < n; k++) {
+        const ein__scope *t = all[k];
+        bool same = t->reduce == s->reduce && t->nt == s->nt && t->ns == s->ns;
+        for (uint32_t i = 0; i < s->nt + s->ns && same; i++) same = t->n[i] == s->n[i];
+        if (!same || !ein__cross_walk(z, t->body)) return false;
+        p->term[p->crosses++] = t->body;
+    }
+    return z->nseen && z->each <= EIN__CROSS_EACH;
+}
+
+// Reductions `all` as a tile that computes such terms, their results' strides `out`. False: their
+// terms are other ones.
+EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *const *all, int n, const int64_t *out,
                               ein__tiled *p) {
+    const ein__scope *s = all[0];
     ein__crossing z = {.ctx = ctx};
     *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1, .alpha = 1, .held = EIN__NDTYPE};
-    if (s->reduce == EIN__R_NONE || !s->ns || !ein__cross_sides(ctx, s, &z)) return false;
-    if (!ein__cross_walk(&z, s->body) || !z.nseen || z.each > EIN__CROSS_EACH) return false;
+    if (!ein__cross_terms(ctx, all, n, &z, p)) return false;
     int lane = ein__innermost_of(s, out);
     p->scattered = (z.side[0] & z.side[1]) >> lane & 1;
     int col = !p->scattered && (z.side[0] >> lane & 1) ? 0 : 1;
@@ -20242,13 +20281,12 @@ EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool column = z.side[col] >> i & 1, row = z.side[1 - col] >> i & 1;
         int group = row == column ? 2 : column;
-        int64_t *n = i < s->nt ? &p->extent[group] : &p->depth;
+        int64_t *of = i < s->nt ? &p->extent[group] : &p->depth;
         if (i < s->nt) p->group[group] |= 1u << i;
-        *n = ein__times(*n, s->n[i]);
+        *of = ein__times(*of, s->n[i]);
     }
     bool most = s->reduce == EIN__R_MAX || s->reduce == EIN__R_MIN;
-    p->term = s->body;
-    p->term_each = ein__most(z.each, 1) + (most ? 2 : 1);
+    p->term_each = ein__most(z.each, 1) + n * (most ? 2 : 1);
     p->added = s->reduce == EIN__R_SUM;
     ein__cross_loads(ctx, s, out, p);
     return p->depth <= EIN__PRODUCT_DEPTH;
@@ -20292,7 +20330,7 @@ static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, 
     share = (share + t->terms - 1) / t->terms * t->terms;
     bool ragged = p->shifted && p->depth % t->terms;
     if (parts > 1 && (ein__product_is_large(t) || ragged || t->patch)) return 0;
-    if (parts > 1 && p->term.i && !p->added) return 0;
+    if (parts > 1 && p->crosses && (!p->added || p->crosses > 1)) return 0;
     return share * (parts - 1) < p->depth ? share : 0;
 }
 
@@ -20418,7 +20456,8 @@ static int ein__put_cut_numbers(const ein__tiled *p, int64_t *to) {
     int64_t flags[] = {p->scattered,     p->computed,      p->floats,         p->warpgroups,
                        p->rounded,       p->shifted,       p->addend != NULL, p->patch.side,
                        (int64_t)p->math, (int64_t)p->held, p->each,           p->together,
-                       p->values[0],     p->values[1],     p->term_each,      p->added};
+                       p->values[0],     p->values[1],     p->term_each,      p->added,
+                       p->crosses};
     for (int i = 0; i < (int)(sizeof flags / sizeof *flags); i++) to[n++] = flags[i];
     for (int i = 0; i < 3; i++) to[n++] = p->extent[i];
     to[n++] = p->depth;
@@ -21331,6 +21370,7 @@ typedef struct ein__kernel {
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none
     bool addend;         // the definition behind a product's is one that is added to it
+    int joint;           // of the first definitions, those whose terms a tile computes together
     bool fma;            // a product that keeps FP32 where the mode has tensor cores
     bool finished;       // maps finish its sums (sums.c)
     const int64_t *out;  // strides of the result; NULL: dense
@@ -22202,7 +22242,8 @@ static int ein__tell_kernel(ein_ctx *ctx, const ein__kernel *k, unsigned char *b
     ein__tell(&z, k->kind);
     ein__tell(&z, (uint64_t)k->n);
     ein__tell(&z, (uint64_t)k->nrow);
-    ein__tell(&z, (uint64_t)k->addend | (uint64_t)k->fma << 1 | (uint64_t)k->finished << 2);
+    ein__tell(&z, (uint64_t)k->addend | (uint64_t)k->fma << 1 | (uint64_t)k->finished << 2 |
+                      (uint64_t)k->joint << 3);
     ein__tell_signed(&z, k->size);
     ein__tell(&z, (uint64_t)ctx->desc.math << 1 | ctx->typed);
     for (int i = 0; i < k->n && !z.full; i++) ein__tell_scope(&z, k->s[i]);
@@ -22400,12 +22441,15 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }
 
+// How many reductions a product's tile computes, if it is none that adds another one.
+static int ein__joint_of(const ein__kernel *k) { return k->joint ? k->joint : 1; }
+
 // The product of kernel `k` as tiles compute it, and in `*addend` the one that they add to it, by
 // the same lines. False: tiles do not.
 static bool ein__match_product_kernel(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p,
                                       ein__tiled *addend) {
-    if (!ein__match_tiles(ctx, k->s[0], k->out, p))
-        return ein__match_cross(ctx, k->s[0], k->out, p);
+    if (k->joint || !ein__match_tiles(ctx, k->s[0], k->out, p))
+        return ein__match_cross(ctx, k->s, ein__joint_of(k), k->out, p);
     if (k->fma) p->math = EIN__MATH_FP32;
     ein__loads_work(ctx, k, p);
     ein__rows_work(ctx, k, p);
@@ -22626,7 +22670,7 @@ static ein__work ein__work_of(ein_ctx *ctx, const ein__kernel *k, int *parts) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__scope_operations(ctx, k, s, halves);
         if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
-        if (i == 1 && k->addend) continue;
+        if ((i == 1 && k->addend) || (i && i < k->joint)) continue;
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
         else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
             ein__product_work(ctx, k, s, &w);
@@ -22755,6 +22799,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
     if (k->kind == EIN__K_PLACE) h = ein__mix(h, ein__scope_of(ctx, k->inner[0])->reduce);
     if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
     if (k->addend) h = ein__mix(h, EIN__K_PRODUCT);
+    if (k->joint) h = ein__mix(h, (uint64_t)k->joint);
     if (k->kind == EIN__K_PRODUCT && !ein__is_contraction(ctx, k->s[0]))
         h = ein__mix(h, ctx->kernel_seed[EIN__SEED_CROSS]);
     h = ein__mix(h, (uint64_t)z.nseen);
@@ -22819,6 +22864,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
     k.addend = step->addend.i != 0;
+    k.joint = step->joint;
     k.also = step->ahead ? (ein__val){0} : step->also;
     k.fma = step->kind == EIN__K_PRODUCT && ein__keeps_fp32(ctx, step->val[0]);
     k.out = ctx->plan.layout[step->out.i].stride;
@@ -27238,7 +27284,7 @@ static ein__kind ein__choose_terms(ein_ctx *ctx, ein__val v, ein__val m, ein__ex
     ein__tiled p;
     if (ctx->value[v.i].dtype > EIN__BF16 || ctx->value[v.i].weight_only) return kind;
     ein__dense_result(s, out);
-    if (!ein__match_cross(ctx, s, out, &p)) return kind;
+    if (!ein__match_cross(ctx, &s, 1, out, &p)) return kind;
     int64_t tiles = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
     return tiles < ein__cost_scope(ctx, kind, s, m, read) ? EIN__K_PRODUCT : kind;
 }
@@ -27278,6 +27324,8 @@ static void ein__select_reduction(ein__selector *z, ein__val v) {
     z->kind[m.i] = z->kind[v.i];
 }
 
+// See joint.c.
+static bool ein__select_joint(ein__selector *z, ein__val v);
 // See addend.c.
 static bool ein__select_summands(ein__selector *z, ptrdiff_t at);
 
@@ -27290,7 +27338,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE ||
             z->kind[v.i] == EIN__K_ROW)
             continue;
-        if (!ein__select_summands(z, i)) ein__select_reduction(z, v);
+        if (!ein__select_joint(z, v) && !ein__select_summands(z, i)) ein__select_reduction(z, v);
     }
 }
 
@@ -27518,6 +27566,81 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
 EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->desc.libs != EIN_LIBS_ALL) return true;
     return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
+}
+/* ---- joint.c ---- */
+// Reductions with terms in common as one kernel: where a map reads several over the same iterators
+// that nothing else reads, as a weighted sum and the sum of its weights,
+//     y[i,d] = R[i,d] / S[i,d],  R = sum(j) f(i,j,d) * v[j,d],  S = sum(j) f(i,j,d)
+// a tile adds up all of them (cross.c) and computes what their terms have in common once; decided
+// by cost.
+
+typedef struct ein__joint_set {
+    int n;
+    ein__val v[EIN__SUMS];
+    ein__ex read[EIN__SUMS];  // by the map
+} ein__joint_set;
+
+// What the kernel of several reductions and map `m` costs; EIN__PS_LIMIT: there is none.
+static int64_t ein__cost_joint(ein_ctx *ctx, ein__val m, const ein__joint_set *of) {
+    int64_t out[EIN__MAX_RANK];
+    ein__tiled p;
+    ein__kernel k = {.kind = EIN__K_PRODUCT,
+                     .n = of->n + 1,
+                     .joint = of->n,
+                     .out = out,
+                     .size = ein__element_size(ctx, m)};
+    for (int i = 0; i < of->n; i++) {
+        k.s[i] = ein__scope_of(ctx, of->v[i]);
+        k.inner[i] = of->v[i];
+    }
+    k.s[of->n] = ein__scope_of(ctx, m);
+    ein__dense_result(k.s[of->n], out);
+    return ein__match_cross(ctx, k.s, of->n, out, &p) ? ein__cost_kernel(ctx, &k) : EIN__PS_LIMIT;
+}
+
+// What reduction `v` costs by itself, with map `m` behind it that reads it by `read` (or none).
+static int64_t ein__cost_terms(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read) {
+    ein__kind kind = ein__choose_terms(ctx, v, m, read);
+    return ein__cost_scope(ctx, kind, ein__scope_of(ctx, v), m, read);
+}
+
+// Whether map `m` alone reads `v`, which is not chosen yet, a reduction whose terms are no
+// products.
+static bool ein__may_be_joint(const ein__selector *z, ein__val v, ein__val m, ein__ex *read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (!s || s->reduce == EIN__R_NONE || ein__is_chosen(z, v) || z->root[v.i] ||
+        ctx->value[v.i].weight_only || ctx->value[v.i].dtype != EIN__F32 ||
+        ein__is_contraction(ctx, s))
+        return false;
+    return ein__sole_reader(ctx, z->uses, &z->readers, v, read).i == m.i;
+}
+
+// Makes reduction `v`, others and the map that reads them one kernel, where that is cheaper.
+static bool ein__select_joint(ein__selector *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__joint_set set = {.n = 1, .v = {v}};
+    ein__val m = ein__sole_reader(ctx, z->uses, &z->readers, v, &set.read[0]);
+    if (!m.i || ein__is_chosen(z, m) || ctx->value[m.i].weight_only ||
+        ctx->value[m.i].dtype > EIN__BF16 || !ein__may_be_joint(z, v, m, &set.read[0]))
+        return false;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, m)->body);
+    int64_t ps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && set.n < EIN__SUMS; i++) {
+        ein__joint_set more = set;
+        ein__val u = {ein__ex_get(ctx, reads[i])->val}, none = {0};
+        ein__ex *read = &more.read[more.n];
+        if (u.i == v.i || !ein__may_be_joint(z, u, m, read)) continue;
+        if (set.n == 1) ps = ein__cost_terms(ctx, v, m, set.read[0]);
+        more.v[more.n++] = u;
+        int64_t all = ein__cost_joint(ctx, m, &more);
+        if (all >= ein__cost_sum(ps, ein__cost_terms(ctx, u, none, *read))) continue;
+        ps = all;
+        set = more;
+    }
+    for (int k = 0; k < set.n && set.n > 1; k++) z->home[set.v[k].i] = m;
+    if (set.n > 1) z->kind[m.i] = EIN__K_PRODUCT;
+    return set.n > 1;
 }
 /* ---- addend.c ---- */
 // Sums of two products as one kernel: where a map adds two products that nothing else reads, as at
@@ -41827,7 +41950,8 @@ static bool ein__add_load(ein_ctx *ctx, ein__step *step, ein__val v, ein__val of
 }
 
 // Takes the maps in front of a product, or of two that are added up, out of the values that the
-// step computes. Of two the one with more terms is the first.
+// step computes. Of two the one with more terms is the first. Several that are no contractions have
+// terms in common.
 static void ein__split_product(ein_ctx *ctx, ein__step *step) {
     ein__val maps[EIN__STEP_VALUES], of[EIN__STEP_VALUES];
     int nmap = 0, n = 0, last = step->nval - 1;
@@ -41842,7 +41966,9 @@ static void ein__split_product(ein_ctx *ctx, ein__step *step) {
         of[1] = v;
     }
     of[n++] = step->val[last];
-    if (n == 3) step->addend = of[1];
+    bool joint = n > 2 && !ein__is_contraction(ctx, ein__scope_of(ctx, of[0]));
+    if (joint) step->joint = n - 1;
+    else if (n == 3) step->addend = of[1];
     for (int i = 0; i < nmap; i++)
         if (!ein__add_load(ctx, step, maps[i], of[0]) && n == 3)
             (void)ein__add_load(ctx, step, maps[i], of[1]);
@@ -48377,6 +48503,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key along    whether neighbouring threads load neighbouring terms of the operands",
     "//@key early    which of them the kernel before cannot have written: 0, 1 or 2",
     "//@key second   adds a second product, of loads and terms of its own; empty: there is one",
+    "//@key more     of terms that are no products: takes the sums of the other reductions",
     "//@key sums     whether sums along rows of the first operand are wanted",
     "//@key start    declares them",
     "//@key room     declares total and factor in shared memory",
@@ -48455,6 +48582,9 @@ static const char *const ein__tmpl_product[] = {
     "    //@end",
     "    float acc[$RM][$RN] = {};",
     "    tile.finish(dot, acc);",
+    "    //@if more",
+    "    $more;",
+    "    //@end",
     "    //@if parts",
     "    leave_part(shares, acc);",
     "    //@end",
@@ -50970,17 +51100,30 @@ static const char *const ein__tmpl_tiles_cross[] = {
     "}",
     "//@end",
     "",
-    "// ROWS and COLUMNS: values of a term that a row and a column have, one or two. TERMS of eight are",
-    "// written out, so that costly ones do not outgrow the cache of instructions. ENDS: zeros behind the",
-    "// last term would change the result.",
-    "template <int ROWS, int COLUMNS, int TERMS, bool ENDS, int BM, int BN, int KC, int PARTS, int RM,",
-    "          int RN, int V>",
+    "// RESULTS: sums of terms, which have values in common; ROWS and COLUMNS: values that a row and a",
+    "// column have of them, one or two. TERMS of eight are written out, so that costly ones do not",
+    "// outgrow the cache of instructions. ENDS: zeros behind the last term would change a result.",
+    "template <int RESULTS, int ROWS, int COLUMNS, int TERMS, bool ENDS, int BM, int BN, int KC,",
+    "          int PARTS, int RM, int RN, int V>",
     "struct cross_tile : product_tile<BM, BN, KC, PARTS, RM, RN, V> {",
     "    typedef product_tile<BM, BN, KC, PARTS, RM, RN, V> base;",
-    "    typedef typename base::tile_products sums;",
+    "    struct sums {",
+    "        float of[RM * RN][RESULTS];",
+    "    };",
     "    static const int OF_ROWS = (ROWS - 1) * KC * (BM + 4),",
     "                     SIZE = OF_ROWS + (COLUMNS - 1) * KC * (BN + 4);  // of a step's second values",
     "    __align__(16) float seconds[SIZE \? 2 * SIZE : 4];",
+    "",
+    "    static __device__ __forceinline__ sums none() { return sums(); }",
+    "",
+    "    // What a thread stores of sum N.",
+    "    template <int N = 0>",
+    "    __device__ __forceinline__ void finish(const sums &own, float (&acc)[RM][RN]) {",
+    "        typename base::tile_products one;",
+    "#pragma unroll",
+    "        for (int e = 0; e < RM * RN; e++) one.sum[e / RN][e % RN] = own.of[e][N];",
+    "        base::finish(one, acc);",
+    "    }",
     "",
     "    // Where value n of a step's rows or columns lies.",
     "    __device__ float *values(int turn, bool columns, int n) {",
@@ -51054,7 +51197,7 @@ static const char *const ein__tmpl_tiles_cross[] = {
     "                                   values(turn, true, n) + at_b(k, j * base::ACROSS ^ turned));",
     "#pragma unroll",
     "                for (int e = 0; e < RM * RN; e++)",
-    "                    term(to.sum[e / RN][e % RN], x[0][e / RN], x[ROWS - 1][e / RN], y[0][e % RN],",
+    "                    term(to.of[e], x[0][e / RN], x[ROWS - 1][e / RN], y[0][e % RN],",
     "                         y[COLUMNS - 1][e % RN]);",
     "            }",
     "        }",
@@ -51071,7 +51214,7 @@ static const char *const ein__tmpl_tiles_cross[] = {
     "        const word_places<BM, base::MASK> at_a(own, base::top() ^ base::turned(own));",
     "        const word_places<BN, base::MASK> at_b(own, base::across() * 4u ^ base::turned(own));",
     "#pragma unroll",
-    "        for (int e = 0; e < RM * RN; e++) to.sum[e / RN][e % RN] = load_b.start;",
+    "        for (int e = 0; e < RM * RN * RESULTS; e++) to.of[e / RESULTS][e % RESULTS] = load_b.start;",
     "        if (EARLY == 1) a.begin(from);",
     "        if (EARLY == 2) b.begin(from);",
     "        await_previous(next_early);",
@@ -58117,7 +58260,7 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
 
 // Whether rows or columns have two values of a term that is no product (cross.c).
 static bool ein__kcross_two(const ein__tiled *p, int side) {
-    return p->term.i && p->values[side] > 1;
+    return p->crosses && p->values[side] > 1;
 }
 
 enum { EIN__FOUND_WORDS = 32 };  // registers of a thread for what the loads of a factor find
@@ -59333,9 +59476,10 @@ static const char *ein__kcross_tile(ein__kgen *g, const ein__kprod *r) {
     ein__kneed(g, EIN__NEED_TILES);
     ein__kneed(g, EIN__NEED_CROSS);
     if (ein__kcross_two(&r->p, 0) || ein__kcross_two(&r->p, 1)) ein__kneed(g, EIN__NEED_CROSS_TWO);
-    return ein__namef(g->ctx, "cross_tile<%d, %d, %d, %s, %d, %d, %d, %d, %d, %d, %d>",
-                      r->p.values[0], r->p.values[1], terms, r->ends ? "true" : "false", t->rows,
-                      t->cols, t->terms, t->parts, t->rm, t->rn, g->vec);
+    return ein__namef(g->ctx, "cross_tile<%d, %d, %d, %d, %s, %d, %d, %d, %d, %d, %d, %d>",
+                      r->p.crosses, r->p.values[0], r->p.values[1], terms,
+                      r->ends ? "true" : "false", t->rows, t->cols, t->terms, t->parts, t->rm,
+                      t->rn, g->vec);
 }
 
 // A term where all values are zero.
@@ -59352,9 +59496,13 @@ static ein__ex ein__kcross_at_zero(ein_ctx *ctx, const ein__tiled *p, ein__ex ex
 // Whether zeros behind the last term would change the result.
 static bool ein__kcross_ends(ein_ctx *ctx, const ein__kprod *r) {
     double c;
+    bool ends = !r->p.added;
     if (r->p.depth % r->t->terms == 0) return false;
-    ein__ex zero = r->p.added ? ein__kcross_at_zero(ctx, &r->p, r->p.term) : (ein__ex){0};
-    return !zero.i || !ein__ex_is_const(ctx, zero, &c) || c != 0;
+    for (int k = 0; k < r->p.crosses && !ends; k++) {
+        ein__ex zero = ein__kcross_at_zero(ctx, &r->p, r->p.term[k]);
+        ends = !ein__ex_is_const(ctx, zero, &c) || c != 0;
+    }
+    return ends;
 }
 
 // What a thread does with the values of a term, as text of a lambda.
@@ -59371,13 +59519,15 @@ static const char *ein__kcross_term(ein__kgen *g, const ein__kprod *r, ein__red 
             ein__kterm t = {1, {name[k][i], EIN__NAMED, 0}, 0, 1, 0};
             arrput(g->name, ((ein__kname){ein__kex_kind(g), r->p.value[k][i].i, 0, t}));
         }
-    ein__kcount(g, r->p.term);
-    ein__ktext v = ein__kvalue(g, r->p.term, 0);
-    ein__put(&text, ein__kcombine(g, reduce, "to", v.s));
+    for (int k = 0; k < r->p.crosses; k++) ein__kcount(g, r->p.term[k]);
+    for (int k = 0; k < r->p.crosses; k++) {
+        ein__ktext v = ein__kvalue(g, r->p.term[k], 0);
+        ein__put(&text, ein__kcombine(g, reduce, ein__namef(g->ctx, "to[%d]", k), v.s));
+    }
     g->post = NULL;
     g->vec = vec;
     arrsetlen(g->name, named);
-    ein__put(&out, "const auto term = [](float &to");
+    ein__putf(&out, "const auto term = [](float (&to)[%d]", r->p.crosses);
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < EIN__CROSS_VALUES; i++)
             ein__putf(&out, ", float%s%s", i < r->p.values[k] ? " " : "",
@@ -59388,6 +59538,17 @@ static const char *ein__kcross_term(ein__kgen *g, const ein__kprod *r, ein__red 
     const char *s = ein__name(g->ctx, out.s);
     ein__buf_free(&text);
     ein__buf_free(&out);
+    return s;
+}
+
+// Declares what the sums of the reductions behind the first come to, `cols` columns a thread.
+static const char *ein__kcross_more(ein__kgen *g, const ein__kprod *r, int cols) {
+    ein__buf b = {0};
+    for (int k = 1; k < r->p.crosses; k++)
+        ein__putf(&b, "float acc%d[%d][%d] = {};\ntile.finish<%d>(dot, acc%d);\n", k, r->t->rm,
+                  cols, k, k);
+    const char *s = b.s ? ein__name(g->ctx, b.s) : "";
+    ein__buf_free(&b);
     return s;
 }
 
@@ -59451,6 +59612,18 @@ static const char *ein__kprod_sum(const ein__kprod *r, int lane) {
     return r->parts > 1 ? all[lane] : own[lane];
 }
 
+// Names the sums for the map behind them, those of several reductions by their number.
+static void ein__kprod_inner(ein__kgen *g, const ein__step *step, const ein__kprod *r) {
+    for (int k = 0; k == 0 || k < r->p.crosses; k++) {
+        ein__kinner *sum = &g->inner[g->ninner++];
+        *sum = (ein__kinner){.v = step->val[k]};
+        for (int i = 0; i < 4; i++) {
+            const char *first = ein__kprod_sum(r, i);
+            sum->text[i] = k ? ein__namef(g->ctx, "acc%d%s", k, first + strlen("acc")) : first;
+        }
+    }
+}
+
 // The map behind the product; of a second one the tile has the sum.
 static ein__ex ein__kprod_body(const ein__kgen *g, const ein__step *step) {
     ein__ex body = ein__kbody(g, step->out);
@@ -59463,7 +59636,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     if (r->math == EIN__MATH_FP32) {
         *rows = t->rm / t->parts;
         *cols = t->rn;
-        if (r->p.term.i) return ein__kcross_tile(g, r);
+        if (r->p.crosses) return ein__kcross_tile(g, r);
         ein__kneed(g, EIN__NEED_TILES);
         return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
                           t->terms, t->parts, t->rm, t->rn, g->vec);
@@ -59787,7 +59960,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     ein__kprod_put_loads(g, r, &loads);
     const char *a = r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0],
                *b = r->call[1];
-    if (r->p.term.i) ein__kcross_put(g, step, r, second, &loads, &a, &b);
+    if (r->p.crosses) ein__kcross_put(g, step, r, second, &loads, &a, &b);
     ein__key keys[] = {
         {0},
         {0},
@@ -59810,6 +59983,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
         {"early", reads ? "0" : r->early},
         {"second", ein__kprod_text(&r->second)},
+        {"more", ein__kcross_more(g, r, cols)},
         {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
         {"share", ein__namef(c, "%lldu", (long long)r->share)},
         {"sharing", ein__namef(c, "parts_in_%s<%d, %d, %d>", r->cluster ? "cluster" : "memory",
@@ -59937,11 +60111,9 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     r.cluster = step->cluster;
     EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
-    ein__kinner *product = &g->inner[g->ninner++];
-    *product = (ein__kinner){.v = step->val[0]};
-    for (int i = 0; i < 4; i++) product->text[i] = ein__kprod_sum(&r, i);
+    ein__kprod_inner(g, step, &r);
     if (step->nrow) ein__kprod_rows(g, step, &r);
-    if (r.p.term.i) ein__kcross_factors(g, &r, &second);
+    if (r.p.crosses) ein__kcross_factors(g, &r, &second);
     else ein__kprod_factors(g, step, &r);
     if (step->addend.i) ein__kprod_factors(g, step, &second);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
@@ -59950,10 +60122,10 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     if (step->nval > 1) ein__kscan_expr(g, &all, ein__kprod_body(g, step));
     ein__kscan_out(g, &all, step->out);
     ein__kprod_orders(g, &r, &all);
-    r.ends = r.p.term.i && ein__kcross_ends(g->ctx, &r);
+    r.ends = r.p.crosses && ein__kcross_ends(g->ctx, &r);
     ein__kprod_operands(g, s, &r);
     if (step->addend.i) ein__kprod_second(g, step, &r, &second);
-    if (r.p.term.i) ein__kcross_second(g, &r, &second);
+    if (r.p.crosses) ein__kcross_second(g, &r, &second);
     if (r.sums) ein__kprod_norm(g, step, &r);
     g->vec = vec;
     bool ok = ein__kprod_store(g, step, &r);

@@ -94,6 +94,7 @@
 #include "select/moments.c"
 #include "select/select.c"
 #include "select/calls.c"
+#include "select/joint.c"
 #include "select/addend.c"
 #include "select/direct.c"
 #include "select/reload.c"

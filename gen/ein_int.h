@@ -468,6 +468,8 @@ typedef struct ein__step {
     int nrow;         // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
     ein__val also;    // ... and what it stores beside its result, or none
     ein__val addend;  // PRODUCT: the second of its values, a product that is added to it, or none
+    int joint;        // PRODUCT: how many reductions its first values are, whose terms a tile
+                      // computes together (joint.c), 0: one
     int tile;         // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
     int parts;        // ... and how many blocks share the terms of a tile (tail.c), 0: one
     bool cluster;     // ... and that these are a cluster

@@ -22,6 +22,7 @@
 //@key along    whether neighbouring threads load neighbouring terms of the operands
 //@key early    which of them the kernel before cannot have written: 0, 1 or 2
 //@key second   adds a second product, of loads and terms of its own; empty: there is one
+//@key more     of terms that are no products: takes the sums of the other reductions
 //@key sums     whether sums along rows of the first operand are wanted
 //@key start    declares them
 //@key room     declares total and factor in shared memory
@@ -100,6 +101,9 @@ static __global__ void $bounds $name($params) {
     //@end
     float acc[$RM][$RN] = {};
     tile.finish(dot, acc);
+    //@if more
+    $more;
+    //@end
     //@if parts
     leave_part(shares, acc);
     //@end

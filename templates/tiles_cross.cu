@@ -27,17 +27,30 @@ static __device__ __forceinline__ two_loads<ALONG, L, M> both(L first, M second)
 }
 //@end
 
-// ROWS and COLUMNS: values of a term that a row and a column have, one or two. TERMS of eight are
-// written out, so that costly ones do not outgrow the cache of instructions. ENDS: zeros behind the
-// last term would change the result.
-template <int ROWS, int COLUMNS, int TERMS, bool ENDS, int BM, int BN, int KC, int PARTS, int RM,
-          int RN, int V>
+// RESULTS: sums of terms, which have values in common; ROWS and COLUMNS: values that a row and a
+// column have of them, one or two. TERMS of eight are written out, so that costly ones do not
+// outgrow the cache of instructions. ENDS: zeros behind the last term would change a result.
+template <int RESULTS, int ROWS, int COLUMNS, int TERMS, bool ENDS, int BM, int BN, int KC,
+          int PARTS, int RM, int RN, int V>
 struct cross_tile : product_tile<BM, BN, KC, PARTS, RM, RN, V> {
     typedef product_tile<BM, BN, KC, PARTS, RM, RN, V> base;
-    typedef typename base::tile_products sums;
+    struct sums {
+        float of[RM * RN][RESULTS];
+    };
     static const int OF_ROWS = (ROWS - 1) * KC * (BM + 4),
                      SIZE = OF_ROWS + (COLUMNS - 1) * KC * (BN + 4);  // of a step's second values
     __align__(16) float seconds[SIZE ? 2 * SIZE : 4];
+
+    static __device__ __forceinline__ sums none() { return sums(); }
+
+    // What a thread stores of sum N.
+    template <int N = 0>
+    __device__ __forceinline__ void finish(const sums &own, float (&acc)[RM][RN]) {
+        typename base::tile_products one;
+#pragma unroll
+        for (int e = 0; e < RM * RN; e++) one.sum[e / RN][e % RN] = own.of[e][N];
+        base::finish(one, acc);
+    }
 
     // Where value n of a step's rows or columns lies.
     __device__ float *values(int turn, bool columns, int n) {
@@ -111,7 +124,7 @@ struct cross_tile : product_tile<BM, BN, KC, PARTS, RM, RN, V> {
                                    values(turn, true, n) + at_b(k, j * base::ACROSS ^ turned));
 #pragma unroll
                 for (int e = 0; e < RM * RN; e++)
-                    term(to.sum[e / RN][e % RN], x[0][e / RN], x[ROWS - 1][e / RN], y[0][e % RN],
+                    term(to.of[e], x[0][e / RN], x[ROWS - 1][e / RN], y[0][e % RN],
                          y[COLUMNS - 1][e % RN]);
             }
         }
@@ -128,7 +141,7 @@ struct cross_tile : product_tile<BM, BN, KC, PARTS, RM, RN, V> {
         const word_places<BM, base::MASK> at_a(own, base::top() ^ base::turned(own));
         const word_places<BN, base::MASK> at_b(own, base::across() * 4u ^ base::turned(own));
 #pragma unroll
-        for (int e = 0; e < RM * RN; e++) to.sum[e / RN][e % RN] = load_b.start;
+        for (int e = 0; e < RM * RN * RESULTS; e++) to.of[e / RESULTS][e % RESULTS] = load_b.start;
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
         await_previous(next_early);

@@ -78,16 +78,24 @@ TOGETHER = (
     ("of many columns", 5, "exp(x[i,j]) * (u[j,c] - u[i,c])", 1),
 )
 
-# Two sums of a row with a function in common.
-ROWS = """ein 1
-model rows
-input x: f32[300,300]
-input u: f32[300,300]
+# Two sums with a function in common, of a row and of a tile's rows and columns.
+BOTH = """ein 1
+model both
+input x: f32[600,600]
+input u: f32[600,600]
 output y
-n[i] = sum(j) exp(x[i,j]) * u[i,j]
-d[i] = sum(j) exp(x[i,j])
-y[i] = n[i] / d[i]
+%s
 """
+ROWS = "n[i] = sum(j) exp(x[i,j]) * u[i,j]\nd[i] = sum(j) exp(x[i,j])\ny[i] = n[i] / d[i]"
+CROSSED = (
+    ("two sums", "n[i,d] = sum(j) exp(x[i,j] + u[j,d]) * u[j,d]\n"
+     "m[i,d] = sum(j) exp(x[i,j] + u[j,d])\ny[i,d] = n[i,d] / m[i,d]", 1, 1),
+    ("three", "n[i,d] = sum(j) exp(x[i,j] + u[j,d]) * u[j,d]\n"
+     "m[i,d] = sum(j) exp(x[i,j] + u[j,d])\nt[i,d] = sum(j) exp(x[i,j] + u[j,d]) * x[i,j]\n"
+     "y[i,d] = (n[i,d] + t[i,d]) / m[i,d]", 1, 1),
+    ("one of them another's too", "n[i,d] = sum(j) exp(x[i,j] + u[j,d]) * u[j,d]\n"
+     "m[i,d] = sum(j) exp(x[i,j] + u[j,d])\ny[i,d] = n[i,d] / m[i,d] + m[d,i]", 2, 1),
+)
 
 
 def main():
@@ -115,10 +123,18 @@ def main():
             checks.expect(name + ": once a thread", want, body.count("expf("))
             checks.expect(name + ": together", columns < 5, "float%d acc" % columns in body)
         with open(path, "w") as file:
-            file.write(ROWS)
+            file.write(BOTH % ROWS)
         kind, body = last_kernel(harness.emit(folder, path))
         checks.expect("rows: kernel", "row", kind)
         checks.expect("rows: once for both sums", 1, body.count("expf("))
+        for name, equations, want, times in CROSSED:
+            with open(path, "w") as file:
+                file.write(BOTH % equations)
+            text = harness.emit(folder, path)
+            kind, body = last_kernel(text)
+            checks.expect(name + ": steps", want, steps(text))
+            checks.expect(name + ": kernel", "product", kind)
+            checks.expect(name + ": exponentials", times, body.count("expf("))
     return checks.finish()
 
 

@@ -1,7 +1,9 @@
 // Reductions whose terms are functions of one element of a row and one of a column, but no
 // products: pairwise distances, max-plus products, additive attention. Tiles load both and keep
 // them in registers as for a product (templates/tiles_cross.cu); a loop over the terms of each
-// result would load both again every time.
+// result would load both again every time. Several reductions with the same results and the same
+// iterators of terms may be one tile's, which computes what their terms have in common once
+// (joint.c).
 
 enum {
     EIN__CROSS_NODES = 64,  // looked at in a term
@@ -58,17 +60,30 @@ static bool ein__cross_walk(ein__crossing *z, ein__ex ex) {
     return true;
 }
 
+// The reads of `n` reductions; an stb_ds array.
+static ein__ex *ein__cross_reads(ein_ctx *ctx, const ein__scope *const *s, int n) {
+    ein__ex *all = NULL;
+    for (int k = 0; k < n; k++) {
+        const ein__ex *reads = ein__ex_reads(ctx, s[k]->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) arrput(all, reads[i]);
+    }
+    return all;
+}
+
 // The iterators of the result that the reads of rows and of columns use: those of the read with
 // most elements, and those of all others that do not make do with these.
-static bool ein__cross_sides(ein_ctx *ctx, const ein__scope *s, ein__crossing *z) {
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+static bool ein__cross_sides(ein_ctx *ctx, const ein__scope *const *all, int nall,
+                             ein__crossing *z) {
+    const ein__scope *s = all[0];
+    ein__ex *reads = ein__cross_reads(ctx, all, nall);
     int64_t most = -1;
+    bool floats = true;
     for (uint32_t i = 0; i < s->nt; i++) z->results |= s->n[i] > 1 ? 1u << i : 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         uint32_t of = ein__read_slots(ctx, e) & z->results;
         int64_t n = 1;
-        if (ctx->value[e->val].dtype > EIN__BF16) return false;
+        floats &= ctx->value[e->val].dtype <= EIN__BF16;
         for (uint32_t k = 0; k < s->nt; k++) n = of >> k & 1 ? ein__times(n, s->n[k]) : n;
         if (n <= most) continue;
         most = n;
@@ -78,8 +93,10 @@ static bool ein__cross_sides(ein_ctx *ctx, const ein__scope *s, ein__crossing *z
         uint32_t of = ein__read_slots(ctx, ein__ex_get(ctx, reads[i])) & z->results;
         if (of & ~z->side[0]) z->side[1] |= of;
     }
+    arrfree(reads);
     uint32_t both = z->side[0] & z->side[1];
-    return (z->side[0] | z->side[1]) == z->results && (z->side[0] & ~both) && (z->side[1] & ~both);
+    return floats && (z->side[0] | z->side[1]) == z->results && (z->side[0] & ~both) &&
+           (z->side[1] & ~both);
 }
 
 // The read of `ex` that has most elements.
@@ -129,14 +146,30 @@ static void ein__cross_loads(ein_ctx *ctx, const ein__scope *s, const int64_t *o
         }
 }
 
-// Reduction `s` as a tile that computes such terms, its result's strides `out`. False: its terms
-// are other ones.
-EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+// The terms of `n` reductions over the same iterators. False: they are no such functions, or of
+// others.
+static bool ein__cross_terms(ein_ctx *ctx, const ein__scope *const *all, int n, ein__crossing *z,
+                             ein__tiled *p) {
+    const ein__scope *s = all[0];
+    if (s->reduce == EIN__R_NONE || !s->ns || !ein__cross_sides(ctx, all, n, z)) return false;
+    for (int k = 0; k < n; k++) {
+        const ein__scope *t = all[k];
+        bool same = t->reduce == s->reduce && t->nt == s->nt && t->ns == s->ns;
+        for (uint32_t i = 0; i < s->nt + s->ns && same; i++) same = t->n[i] == s->n[i];
+        if (!same || !ein__cross_walk(z, t->body)) return false;
+        p->term[p->crosses++] = t->body;
+    }
+    return z->nseen && z->each <= EIN__CROSS_EACH;
+}
+
+// Reductions `all` as a tile that computes such terms, their results' strides `out`. False: their
+// terms are other ones.
+EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *const *all, int n, const int64_t *out,
                               ein__tiled *p) {
+    const ein__scope *s = all[0];
     ein__crossing z = {.ctx = ctx};
     *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1, .alpha = 1, .held = EIN__NDTYPE};
-    if (s->reduce == EIN__R_NONE || !s->ns || !ein__cross_sides(ctx, s, &z)) return false;
-    if (!ein__cross_walk(&z, s->body) || !z.nseen || z.each > EIN__CROSS_EACH) return false;
+    if (!ein__cross_terms(ctx, all, n, &z, p)) return false;
     int lane = ein__innermost_of(s, out);
     p->scattered = (z.side[0] & z.side[1]) >> lane & 1;
     int col = !p->scattered && (z.side[0] >> lane & 1) ? 0 : 1;
@@ -153,13 +186,12 @@ EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool column = z.side[col] >> i & 1, row = z.side[1 - col] >> i & 1;
         int group = row == column ? 2 : column;
-        int64_t *n = i < s->nt ? &p->extent[group] : &p->depth;
+        int64_t *of = i < s->nt ? &p->extent[group] : &p->depth;
         if (i < s->nt) p->group[group] |= 1u << i;
-        *n = ein__times(*n, s->n[i]);
+        *of = ein__times(*of, s->n[i]);
     }
     bool most = s->reduce == EIN__R_MAX || s->reduce == EIN__R_MIN;
-    p->term = s->body;
-    p->term_each = ein__most(z.each, 1) + (most ? 2 : 1);
+    p->term_each = ein__most(z.each, 1) + n * (most ? 2 : 1);
     p->added = s->reduce == EIN__R_SUM;
     ein__cross_loads(ctx, s, out, p);
     return p->depth <= EIN__PRODUCT_DEPTH;

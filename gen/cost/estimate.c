@@ -180,12 +180,15 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }
 
+// How many reductions a product's tile computes, if it is none that adds another one.
+static int ein__joint_of(const ein__kernel *k) { return k->joint ? k->joint : 1; }
+
 // The product of kernel `k` as tiles compute it, and in `*addend` the one that they add to it, by
 // the same lines. False: tiles do not.
 static bool ein__match_product_kernel(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p,
                                       ein__tiled *addend) {
-    if (!ein__match_tiles(ctx, k->s[0], k->out, p))
-        return ein__match_cross(ctx, k->s[0], k->out, p);
+    if (k->joint || !ein__match_tiles(ctx, k->s[0], k->out, p))
+        return ein__match_cross(ctx, k->s, ein__joint_of(k), k->out, p);
     if (k->fma) p->math = EIN__MATH_FP32;
     ein__loads_work(ctx, k, p);
     ein__rows_work(ctx, k, p);
@@ -406,7 +409,7 @@ static ein__work ein__work_of(ein_ctx *ctx, const ein__kernel *k, int *parts) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__scope_operations(ctx, k, s, halves);
         if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
-        if (i == 1 && k->addend) continue;
+        if ((i == 1 && k->addend) || (i && i < k->joint)) continue;
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
         else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
             ein__product_work(ctx, k, s, &w);
@@ -535,6 +538,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
     if (k->kind == EIN__K_PLACE) h = ein__mix(h, ein__scope_of(ctx, k->inner[0])->reduce);
     if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
     if (k->addend) h = ein__mix(h, EIN__K_PRODUCT);
+    if (k->joint) h = ein__mix(h, (uint64_t)k->joint);
     if (k->kind == EIN__K_PRODUCT && !ein__is_contraction(ctx, k->s[0]))
         h = ein__mix(h, ctx->kernel_seed[EIN__SEED_CROSS]);
     h = ein__mix(h, (uint64_t)z.nseen);
@@ -599,6 +603,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
     k.addend = step->addend.i != 0;
+    k.joint = step->joint;
     k.also = step->ahead ? (ein__val){0} : step->also;
     k.fma = step->kind == EIN__K_PRODUCT && ein__keeps_fp32(ctx, step->val[0]);
     k.out = ctx->plan.layout[step->out.i].stride;

@@ -13,6 +13,7 @@ typedef struct ein__kernel {
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none
     bool addend;         // the definition behind a product's is one that is added to it
+    int joint;           // of the first definitions, those whose terms a tile computes together
     bool fma;            // a product that keeps FP32 where the mode has tensor cores
     bool finished;       // maps finish its sums (sums.c)
     const int64_t *out;  // strides of the result; NULL: dense

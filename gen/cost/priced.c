@@ -146,7 +146,8 @@ static int ein__tell_kernel(ein_ctx *ctx, const ein__kernel *k, unsigned char *b
     ein__tell(&z, k->kind);
     ein__tell(&z, (uint64_t)k->n);
     ein__tell(&z, (uint64_t)k->nrow);
-    ein__tell(&z, (uint64_t)k->addend | (uint64_t)k->fma << 1 | (uint64_t)k->finished << 2);
+    ein__tell(&z, (uint64_t)k->addend | (uint64_t)k->fma << 1 | (uint64_t)k->finished << 2 |
+                      (uint64_t)k->joint << 3);
     ein__tell_signed(&z, k->size);
     ein__tell(&z, (uint64_t)ctx->desc.math << 1 | ctx->typed);
     for (int i = 0; i < k->n && !z.full; i++) ein__tell_scope(&z, k->s[i]);

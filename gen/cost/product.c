@@ -25,9 +25,11 @@ typedef struct ein__tiled {
     const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
     ein__patch patch;
-    // Where terms are no products but functions of what rows and columns have (cross.c): the
-    // function, or none; what it takes of either; its instructions, and the loads of second values.
-    ein__ex term, value[2][EIN__CROSS_VALUES];
+    // Where terms are no products but functions of what rows and columns have (cross.c): how many
+    // such terms are each added up by itself, 0: none; these; what they take of either; their
+    // instructions, and the loads of second values.
+    int crosses;
+    ein__ex term[EIN__SUMS], value[2][EIN__CROSS_VALUES];
     int values[2];
     int64_t term_each;
     bool added;  // the terms are added up
@@ -60,7 +62,8 @@ enum {
     EIN__PRODUCT_TILES = 50,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32,
-    EIN__CROSS_SUMS = 48  // of a thread, see ein__cross_alone
+    EIN__CROSS_SUMS = 48,  // of a thread, see ein__cross_alone
+    EIN__CROSS_MOST = 64   // ... of several reductions
 };
 
 // But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
@@ -232,12 +235,13 @@ static int64_t ein__cross_bytes(const ein__tiled *p, const ein__product_tile *t)
 // Whether a tile's threads have so many sums that with what terms take they leave no registers for
 // another block: by bench/issue.py (sm_90) the SM is as busy with one, where two spill.
 static bool ein__cross_alone(const ein__tiled *p, const ein__product_tile *t) {
-    return p->term.i && t->rm * t->rn >= EIN__CROSS_SUMS;
+    return t->rm * t->rn * p->crosses >= EIN__CROSS_SUMS;
 }
 
 // Whether a tile may have terms that are no products: groups of threads add theirs up.
 static bool ein__cross_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (!p->term.i) return true;
+    if (!p->crosses) return true;
+    if (p->crosses > 1 && t->rm * t->rn * p->crosses > EIN__CROSS_MOST) return false;
     return (p->added || t->parts == 1) &&
            ein__product_least_bytes(t) + ein__cross_bytes(p, t) <= EIN__SHARED_FREE;
 }
@@ -544,7 +548,7 @@ static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
 
 // The same of terms that are no products, beside one for each, and of second values.
 static int64_t ein__cross_ops(const ein__tiled *p, const ein__product_tile *t) {
-    if (!p->term.i) return 0;
+    if (!p->crosses) return 0;
     int64_t values = (p->values[0] - 1) * (t->rm / 4) + (p->values[1] - 1) * (t->rn / 4);
     int64_t each = values * EIN__PRODUCT_THREADS / t->parts;
     return t->terms * (t->rows * t->cols * (p->term_each - 1) + each);

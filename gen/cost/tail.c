@@ -36,7 +36,7 @@ static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, 
     share = (share + t->terms - 1) / t->terms * t->terms;
     bool ragged = p->shifted && p->depth % t->terms;
     if (parts > 1 && (ein__product_is_large(t) || ragged || t->patch)) return 0;
-    if (parts > 1 && p->term.i && !p->added) return 0;
+    if (parts > 1 && p->crosses && (!p->added || p->crosses > 1)) return 0;
     return share * (parts - 1) < p->depth ? share : 0;
 }
 
@@ -162,7 +162,8 @@ static int ein__put_cut_numbers(const ein__tiled *p, int64_t *to) {
     int64_t flags[] = {p->scattered,     p->computed,      p->floats,         p->warpgroups,
                        p->rounded,       p->shifted,       p->addend != NULL, p->patch.side,
                        (int64_t)p->math, (int64_t)p->held, p->each,           p->together,
-                       p->values[0],     p->values[1],     p->term_each,      p->added};
+                       p->values[0],     p->values[1],     p->term_each,      p->added,
+                       p->crosses};
     for (int i = 0; i < (int)(sizeof flags / sizeof *flags); i++) to[n++] = flags[i];
     for (int i = 0; i < 3; i++) to[n++] = p->extent[i];
     to[n++] = p->depth;

@@ -14,9 +14,10 @@ static const char *ein__kcross_tile(ein__kgen *g, const ein__kprod *r) {
     ein__kneed(g, EIN__NEED_TILES);
     ein__kneed(g, EIN__NEED_CROSS);
     if (ein__kcross_two(&r->p, 0) || ein__kcross_two(&r->p, 1)) ein__kneed(g, EIN__NEED_CROSS_TWO);
-    return ein__namef(g->ctx, "cross_tile<%d, %d, %d, %s, %d, %d, %d, %d, %d, %d, %d>",
-                      r->p.values[0], r->p.values[1], terms, r->ends ? "true" : "false", t->rows,
-                      t->cols, t->terms, t->parts, t->rm, t->rn, g->vec);
+    return ein__namef(g->ctx, "cross_tile<%d, %d, %d, %d, %s, %d, %d, %d, %d, %d, %d, %d>",
+                      r->p.crosses, r->p.values[0], r->p.values[1], terms,
+                      r->ends ? "true" : "false", t->rows, t->cols, t->terms, t->parts, t->rm,
+                      t->rn, g->vec);
 }
 
 // A term where all values are zero.
@@ -33,9 +34,13 @@ static ein__ex ein__kcross_at_zero(ein_ctx *ctx, const ein__tiled *p, ein__ex ex
 // Whether zeros behind the last term would change the result.
 static bool ein__kcross_ends(ein_ctx *ctx, const ein__kprod *r) {
     double c;
+    bool ends = !r->p.added;
     if (r->p.depth % r->t->terms == 0) return false;
-    ein__ex zero = r->p.added ? ein__kcross_at_zero(ctx, &r->p, r->p.term) : (ein__ex){0};
-    return !zero.i || !ein__ex_is_const(ctx, zero, &c) || c != 0;
+    for (int k = 0; k < r->p.crosses && !ends; k++) {
+        ein__ex zero = ein__kcross_at_zero(ctx, &r->p, r->p.term[k]);
+        ends = !ein__ex_is_const(ctx, zero, &c) || c != 0;
+    }
+    return ends;
 }
 
 // What a thread does with the values of a term, as text of a lambda.
@@ -52,13 +57,15 @@ static const char *ein__kcross_term(ein__kgen *g, const ein__kprod *r, ein__red 
             ein__kterm t = {1, {name[k][i], EIN__NAMED, 0}, 0, 1, 0};
             arrput(g->name, ((ein__kname){ein__kex_kind(g), r->p.value[k][i].i, 0, t}));
         }
-    ein__kcount(g, r->p.term);
-    ein__ktext v = ein__kvalue(g, r->p.term, 0);
-    ein__put(&text, ein__kcombine(g, reduce, "to", v.s));
+    for (int k = 0; k < r->p.crosses; k++) ein__kcount(g, r->p.term[k]);
+    for (int k = 0; k < r->p.crosses; k++) {
+        ein__ktext v = ein__kvalue(g, r->p.term[k], 0);
+        ein__put(&text, ein__kcombine(g, reduce, ein__namef(g->ctx, "to[%d]", k), v.s));
+    }
     g->post = NULL;
     g->vec = vec;
     arrsetlen(g->name, named);
-    ein__put(&out, "const auto term = [](float &to");
+    ein__putf(&out, "const auto term = [](float (&to)[%d]", r->p.crosses);
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < EIN__CROSS_VALUES; i++)
             ein__putf(&out, ", float%s%s", i < r->p.values[k] ? " " : "",
@@ -69,6 +76,17 @@ static const char *ein__kcross_term(ein__kgen *g, const ein__kprod *r, ein__red 
     const char *s = ein__name(g->ctx, out.s);
     ein__buf_free(&text);
     ein__buf_free(&out);
+    return s;
+}
+
+// Declares what the sums of the reductions behind the first come to, `cols` columns a thread.
+static const char *ein__kcross_more(ein__kgen *g, const ein__kprod *r, int cols) {
+    ein__buf b = {0};
+    for (int k = 1; k < r->p.crosses; k++)
+        ein__putf(&b, "float acc%d[%d][%d] = {};\ntile.finish<%d>(dot, acc%d);\n", k, r->t->rm,
+                  cols, k, k);
+    const char *s = b.s ? ein__name(g->ctx, b.s) : "";
+    ein__buf_free(&b);
     return s;
 }
 

@@ -6,7 +6,7 @@
 
 // Whether rows or columns have two values of a term that is no product (cross.c).
 static bool ein__kcross_two(const ein__tiled *p, int side) {
-    return p->term.i && p->values[side] > 1;
+    return p->crosses && p->values[side] > 1;
 }
 
 enum { EIN__FOUND_WORDS = 32 };  // registers of a thread for what the loads of a factor find

@@ -10,6 +10,18 @@ static const char *ein__kprod_sum(const ein__kprod *r, int lane) {
     return r->parts > 1 ? all[lane] : own[lane];
 }
 
+// Names the sums for the map behind them, those of several reductions by their number.
+static void ein__kprod_inner(ein__kgen *g, const ein__step *step, const ein__kprod *r) {
+    for (int k = 0; k == 0 || k < r->p.crosses; k++) {
+        ein__kinner *sum = &g->inner[g->ninner++];
+        *sum = (ein__kinner){.v = step->val[k]};
+        for (int i = 0; i < 4; i++) {
+            const char *first = ein__kprod_sum(r, i);
+            sum->text[i] = k ? ein__namef(g->ctx, "acc%d%s", k, first + strlen("acc")) : first;
+        }
+    }
+}
+
 // The map behind the product; of a second one the tile has the sum.
 static ein__ex ein__kprod_body(const ein__kgen *g, const ein__step *step) {
     ein__ex body = ein__kbody(g, step->out);
@@ -22,7 +34,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     if (r->math == EIN__MATH_FP32) {
         *rows = t->rm / t->parts;
         *cols = t->rn;
-        if (r->p.term.i) return ein__kcross_tile(g, r);
+        if (r->p.crosses) return ein__kcross_tile(g, r);
         ein__kneed(g, EIN__NEED_TILES);
         return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
                           t->terms, t->parts, t->rm, t->rn, g->vec);
@@ -346,7 +358,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     ein__kprod_put_loads(g, r, &loads);
     const char *a = r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0],
                *b = r->call[1];
-    if (r->p.term.i) ein__kcross_put(g, step, r, second, &loads, &a, &b);
+    if (r->p.crosses) ein__kcross_put(g, step, r, second, &loads, &a, &b);
     ein__key keys[] = {
         {0},
         {0},
@@ -369,6 +381,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
         {"early", reads ? "0" : r->early},
         {"second", ein__kprod_text(&r->second)},
+        {"more", ein__kcross_more(g, r, cols)},
         {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
         {"share", ein__namef(c, "%lldu", (long long)r->share)},
         {"sharing", ein__namef(c, "parts_in_%s<%d, %d, %d>", r->cluster ? "cluster" : "memory",
@@ -496,11 +509,9 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     r.cluster = step->cluster;
     EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
-    ein__kinner *product = &g->inner[g->ninner++];
-    *product = (ein__kinner){.v = step->val[0]};
-    for (int i = 0; i < 4; i++) product->text[i] = ein__kprod_sum(&r, i);
+    ein__kprod_inner(g, step, &r);
     if (step->nrow) ein__kprod_rows(g, step, &r);
-    if (r.p.term.i) ein__kcross_factors(g, &r, &second);
+    if (r.p.crosses) ein__kcross_factors(g, &r, &second);
     else ein__kprod_factors(g, step, &r);
     if (step->addend.i) ein__kprod_factors(g, step, &second);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
@@ -509,10 +520,10 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     if (step->nval > 1) ein__kscan_expr(g, &all, ein__kprod_body(g, step));
     ein__kscan_out(g, &all, step->out);
     ein__kprod_orders(g, &r, &all);
-    r.ends = r.p.term.i && ein__kcross_ends(g->ctx, &r);
+    r.ends = r.p.crosses && ein__kcross_ends(g->ctx, &r);
     ein__kprod_operands(g, s, &r);
     if (step->addend.i) ein__kprod_second(g, step, &r, &second);
-    if (r.p.term.i) ein__kcross_second(g, &r, &second);
+    if (r.p.crosses) ein__kcross_second(g, &r, &second);
     if (r.sums) ein__kprod_norm(g, step, &r);
     g->vec = vec;
     bool ok = ein__kprod_store(g, step, &r);

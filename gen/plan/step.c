@@ -128,7 +128,8 @@ static bool ein__add_load(ein_ctx *ctx, ein__step *step, ein__val v, ein__val of
 }
 
 // Takes the maps in front of a product, or of two that are added up, out of the values that the
-// step computes. Of two the one with more terms is the first.
+// step computes. Of two the one with more terms is the first. Several that are no contractions have
+// terms in common.
 static void ein__split_product(ein_ctx *ctx, ein__step *step) {
     ein__val maps[EIN__STEP_VALUES], of[EIN__STEP_VALUES];
     int nmap = 0, n = 0, last = step->nval - 1;
@@ -143,7 +144,9 @@ static void ein__split_product(ein_ctx *ctx, ein__step *step) {
         of[1] = v;
     }
     of[n++] = step->val[last];
-    if (n == 3) step->addend = of[1];
+    bool joint = n > 2 && !ein__is_contraction(ctx, ein__scope_of(ctx, of[0]));
+    if (joint) step->joint = n - 1;
+    else if (n == 3) step->addend = of[1];
     for (int i = 0; i < nmap; i++)
         if (!ein__add_load(ctx, step, maps[i], of[0]) && n == 3)
             (void)ein__add_load(ctx, step, maps[i], of[1]);

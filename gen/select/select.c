@@ -746,7 +746,7 @@ static ein__kind ein__choose_terms(ein_ctx *ctx, ein__val v, ein__val m, ein__ex
     ein__tiled p;
     if (ctx->value[v.i].dtype > EIN__BF16 || ctx->value[v.i].weight_only) return kind;
     ein__dense_result(s, out);
-    if (!ein__match_cross(ctx, s, out, &p)) return kind;
+    if (!ein__match_cross(ctx, &s, 1, out, &p)) return kind;
     int64_t tiles = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
     return tiles < ein__cost_scope(ctx, kind, s, m, read) ? EIN__K_PRODUCT : kind;
 }
@@ -786,6 +786,8 @@ static void ein__select_reduction(ein__selector *z, ein__val v) {
     z->kind[m.i] = z->kind[v.i];
 }
 
+// See joint.c.
+static bool ein__select_joint(ein__selector *z, ein__val v);
 // See addend.c.
 static bool ein__select_summands(ein__selector *z, ptrdiff_t at);
 
@@ -798,7 +800,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE ||
             z->kind[v.i] == EIN__K_ROW)
             continue;
-        if (!ein__select_summands(z, i)) ein__select_reduction(z, v);
+        if (!ein__select_joint(z, v) && !ein__select_summands(z, i)) ein__select_reduction(z, v);
     }
 }
 

@@ -6,6 +6,7 @@ static ein__val define(ein_ctx *ctx, ein__dtype t, ein__red reduce, int nt, int 
                        const int64_t *n, ein__ex body);
 static void layout(ein_ctx *ctx, ein__val v, const char *order, int gap, int offset);
 static void compute_made(ein_ctx *ctx, uint32_t first);
+static int forced_joint;                      // of the values, terms are computed together
 static ein__step *forced_sums, *forced_peer;  // the values finish sums; a map behind the last one
 static const ein__norm *taken;  // the row operation in the product to be checked, or NULL
 static void check(ein_ctx *ctx, const char *name, ein__kind kind, int nval, const ein__val *val);

@@ -23,7 +23,7 @@ enum { CROSS_TERMS = 7 };
 static void is_cross(ein_ctx *ctx, ein__val v) {
     ein__tiled p;
     const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
-    if (ein__match_cross(ctx, s, ctx->plan.layout[v.i].stride, &p)) return;
+    if (ein__match_cross(ctx, &s, 1, ctx->plan.layout[v.i].stride, &p)) return;
     fprintf(stderr, "no tile has rows and columns of this\n");
     exit(1);
 }
@@ -71,6 +71,33 @@ static void cross_window(ein_ctx *ctx, ein__red how, double pad, int64_t c, int6
     CHECK("cross_window_last", EIN__K_PRODUCT, y);
 }
 
+// Two or three reductions of one tile, whose terms have a function in common, and the map of them:
+// neither may be taken for another one, nor end where there are no terms.
+static void cross_joint(ein_ctx *ctx, int sums, ein__red how, int64_t b, int64_t m, int64_t n,
+                        int64_t k, const char *order) {
+    ein__val a = input(ctx, EIN__F32, 3, DIMS(b, m, k)), c = input(ctx, EIN__F32, 3, DIMS(b, n, k)),
+             a2 = input(ctx, EIN__F32, 3, DIMS(b, m, k)),
+             c2 = input(ctx, EIN__F16, 3, DIMS(b, n, k));
+    ein__ix ib = it(ctx, 0, b), im = it(ctx, 1, m), in = it(ctx, 2, n), ik = it(ctx, 3, k);
+    ein__ex near =
+        UN(EXP, UN(NEG, UN(ABS, BIN(SUB, READ(a, 0, ib, im, ik), READ(c, 0, ib, in, ik)))));
+    ein__ex term[3] = {near, BIN(MUL, near, UN(ABS, READ(c2, 0, ib, in, ik))),
+                       BIN(MUL, near, UN(ABS, READ(a2, 0, ib, im, ik)))};
+    ein__val y[4];
+    ein__ex all = NUM(0.5);
+    for (int i = 0; i < sums; i++) {
+        y[i] = define(ctx, EIN__F32, how, 3, 1, DIMS(b, m, n, k), term[(i + sums) % 3]);
+        all = BIN(ADD, BIN(MUL, all, NUM(0.75)), READ(y[i], 0, ib, im, in));
+    }
+    y[sums] = define(ctx, EIN__F32, EIN__R_NONE, 3, 0, DIMS(b, m, n), all);
+    layout(ctx, c2, order, 0, 0);
+    layout(ctx, y[sums], order, 0, 4);
+    forced_joint = sums;
+    if (sums == 2) CHECK("cross_two", EIN__K_PRODUCT, y[0], y[1], y[2]);
+    else CHECK("cross_three", EIN__K_PRODUCT, y[0], y[1], y[2], y[3]);
+    forced_joint = 0;
+}
+
 static void crosses(ein_ctx *ctx) {
     static const ein__red how[] = {EIN__R_SUM, EIN__R_SUM, EIN__R_MAX, EIN__R_SUM,
                                    EIN__R_MIN, EIN__R_SUM, EIN__R_PROD};
@@ -87,6 +114,9 @@ static void crosses(ein_ctx *ctx) {
             cross(ctx, which, how[i % COUNT(how)], 1 + i % 2, extent[i % 8],
                   extent[(i * 3 + 1) % 8], terms, order[i % 3]);
         }
+        for (int sums = 2; sums < 4; sums++)
+            cross_joint(ctx, sums, how[tile % 5], 1 + tile % 2, extent[tile % 8],
+                        extent[(tile * 3 + sums) % 8], t->terms * 2 - tile % 3, order[tile % 3]);
         cross_window(ctx, tile % 2 ? EIN__R_SUM : EIN__R_MAX, tile % 2 ? 0.5 : -HUGE_VAL, 3, 5, 7,
                      3);
         cross_window(ctx, EIN__R_SUM, 0, t->terms, 6, 5, 2);

@@ -251,8 +251,8 @@ static void possible_parts(ein_ctx *ctx, ein__step *step) {
     ein__tiled p;
     const ein__scope *s = ein__sc_get(ctx, ctx->value[step->val[0].i].scope);
     const int64_t *out = ctx->plan.layout[step->out.i].stride;
-    if (!forced_parts) return;
-    if (!ein__match_tiles(ctx, s, out, &p) && !ein__match_cross(ctx, s, out, &p)) return;
+    if (!forced_parts || step->joint) return;
+    if (!ein__match_tiles(ctx, s, out, &p) && !ein__match_cross(ctx, &s, 1, out, &p)) return;
     const ein__product_tile *t = &ein__product_table[forced_tile - 1];
     ein__kernel k = ein__step_kernel(ctx, step);
     ein__rows_work(ctx, &k, &p);
@@ -302,6 +302,7 @@ static void check(ein_ctx *ctx, const char *name, ein__kind kind, int nval, cons
     memcpy(step.val, val, (size_t)nval * sizeof *val);
     if (kind == EIN__K_REDUCE || kind == EIN__K_PLACE) step.parts = forced_parts;
     step.sums = forced_sums;
+    step.joint = forced_joint;
     if (forced_peer) step.peer = forced_peer, step.npeer = 1, step.chained = true;
     if (taken) ein__norm_step(ctx, taken, &step);
     if (forced_load.i) {
