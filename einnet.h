@@ -23532,7 +23532,8 @@ static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, 
 //
 // Without an exponential x itself is the weight, any expression in one element of a product, as it
 // is where scores go through a sigmoid or decay with the distance (Sun et al. 2023, RetNet; Zhai et
-// al. 2024, HSTU): nothing is scaled then, and the sum of the weights is looked for alike.
+// al. 2024, HSTU): nothing is scaled then, and the sum of the weights, or that of their absolute
+// values, is looked for alike.
 
 enum {
     EIN__ATTENTION_VALUES = 9,  // a step has one more, which it stores, and loads
@@ -23552,6 +23553,7 @@ typedef struct ein__attention {
     ein__ex query, key, value;    // factors of both products: reads, or what loads compute
     double alpha;                 // constant factor of the first product
     bool soft;                    // weights are a softmax of x; else they are x
+    bool absolute;                // then: `sum` is that of their absolute values
     ein__ex score;                // x, which reads `dot`
     ein__ex gate;                 // 0 where a weight does not count for the second product; else 1
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
@@ -24075,19 +24077,23 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     return ein__attention_dot(ctx, a);
 }
 
-// The sum of the weights among what the result reads, where it is; `whole` as above.
+// The sum of the weights, or of their absolute values, among what the result reads, where it is;
+// `whole` as above.
 static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential,
                                ein__ex whole) {
     ein__attention_beside z;
+    ein__ex size = a->soft ? exponential : ein__ex_unary(ctx, EIN__ABS, exponential);
     if (a->shift.i) a->result = ein__attention_opened(ctx, a, a->result);
     if (a->soft) a->result = ein__attention_exchange(ctx, a->result, a->top, whole);
     const ein__ex *reads = a->result.i ? ein__ex_reads(ctx, a->result) : NULL;
     for (ptrdiff_t i = 0; i < arrlen(reads) && !a->sum.i; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
-        if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential, &z))
-            continue;
+        if (v.i == a->out.i) continue;
+        bool sum = ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential, &z);
+        if (!sum && !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, size, &z)) continue;
         if (!ein__attention_only(ctx, a->result, v).i || !ein__attention_absorb(a, v)) return false;
         a->sum = v;
+        a->absolute = !sum;
         ein__ex all = reads[i];
         if (a->shift.i) all = ein__ex_binary(ctx, EIN__MUL, all, a->shift);
         for (int k = 0; k < z.n && all.i; k++) {
@@ -24324,7 +24330,8 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     if (a->soft) max = by = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
     if (a->soft && a->shift.i) by = ein__attention_put(ctx, a->by, a->max, max);
     if (a->soft) weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, by));
-    ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
+    ein__ex size = a->absolute ? ein__ex_unary(ctx, EIN__ABS, weight) : weight;
+    ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, size);
     if (ein__attention_is_gated(ctx, a)) {
         ein__ex zero = ein__ex_const(ctx, 0);
         weight = ein__ex_select(ctx, EIN__NE, a->gate, zero, weight, zero);
@@ -25899,6 +25906,7 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a) << 1 | a->soft);
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
     if (ein__attention_is_gated(ctx, a)) h = ein__mix(h, ein__hash_ex(&z, a->gate));
+    if (a->absolute) h = ein__mix(h, EIN__ABS);
     // What a mask that is read hides is in none of the parts.
     ein__attention_mask m;
     const ein__attention_edge *edge[] = {&m.begin, &m.end};
@@ -43654,6 +43662,7 @@ static const char *const ein__tmpl_attention[] = {
     "//@key putValue    part[key * 16 * RC + col] = own[i]",
     "//@key soft    whether weights are a softmax of scores; else they are scores",
     "//@key none    the score of a key that a row does not have",
+    "//@key added   what the sum of the weights adds up: x, or its absolute value",
     "//@key partTop  the largest score of row i in a part",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key store   where (row, col) is an element of the result: its position, its value, the store",
@@ -43810,7 +43819,7 @@ static const char *const ein__tmpl_attention[] = {
     "                $score;",
     "                weight[row][tx + 16 * j] = x;",
     "                //@if sum",
-    "                sum[i] += x;",
+    "                sum[i] += $added;",
     "                //@end",
     "            }",
     "        }",
@@ -43926,6 +43935,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "//@key gate    statements, then s[row][j] = 0 where that weight is left out; empty: none is",
     "//@key soft    whether weights are a softmax of scores; else they are scores",
     "//@key none    the score of a key that a row does not have",
+    "//@key added   what the sum of the weights adds up: x, or its absolute value",
     "//@key start   the largest score of a row before any key",
     "//@key valueType   type of what a lane loads of a value at once",
     "//@key loadValue   statements, then values[i] = columns from col on of a key's value",
@@ -44056,7 +44066,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "                float x = $none;",
     "                $score;",
     "                s[row][j] = x;",
-    "                sum[row] += x;",
+    "                sum[row] += $added;",
     "            }",
     "        }",
     "        //@end",
@@ -44187,6 +44197,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key soft    whether weights are a softmax of scores; else they are scores",
     "//@key weighs  whether there is something to be done with weights, such as their sum",
     "//@key none    the score of a key that a row does not have",
+    "//@key added   what the sum of the weights adds up: s[m][j][e], or its absolute value",
     "//@key partTop  the largest score of row i in a part",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key split   whether several warps share the keys of a row",
@@ -44495,7 +44506,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                    s[m][j][e] = weight_of(s[m][j][e] * unit[m][e / 2], top[m][e / 2]);",
     "                    //@end",
     "                    //@if sum",
-    "                    sum[m][e / 2] += s[m][j][e];",
+    "                    sum[m][e / 2] += $added;",
     "                    //@end",
     "                    //@if gate",
     "                    $gate;",
@@ -61905,7 +61916,7 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, int th
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 27, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 28, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
 // Keys that all templates have, in `k` from place 2 on. `step`: keys of a turn.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
@@ -61914,6 +61925,7 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
     const char *next = ein__kattention_next(g, &f->t, step);
     const char *until = ein__namef(g->ctx, "u0 < %s", ein__kattention_until(g, &f->t));
     const char *parts = ein__namef(g->ctx, "%du", f->t.parts);
+    const char *weight = f->t.math == EIN__MATH_FP32 ? "x" : "s[m][j][e]";
     const ein__key all[EIN__KATTENTION_ALL] = {
         {"parts", shared ? parts : ""},
         {"tile", shared ? ein__namef(g->ctx, "blockIdx.x / %s", parts) : "blockIdx.x"},
@@ -61941,6 +61953,7 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
         {"loadKey", x->key.text.s},
         {"soft", f->a.soft ? "1" : ""},
         {"none", ein__kattention_none(f)},
+        {"added", f->a.absolute ? ein__namef(g->ctx, "fabsf(%s)", weight) : weight},
         {"score", x->score.s},
         {"gate", x->gate.s},
         {"loadValue", x->value.text.s}};

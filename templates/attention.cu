@@ -44,6 +44,7 @@
 //@key putValue    part[key * 16 * RC + col] = own[i]
 //@key soft    whether weights are a softmax of scores; else they are scores
 //@key none    the score of a key that a row does not have
+//@key added   what the sum of the weights adds up: x, or its absolute value
 //@key partTop  the largest score of row i in a part
 //@key sum     whether the result is divided by the sum of the weights
 //@key store   where (row, col) is an element of the result: its position, its value, the store
@@ -200,7 +201,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
                 $score;
                 weight[row][tx + 16 * j] = x;
                 //@if sum
-                sum[i] += x;
+                sum[i] += $added;
                 //@end
             }
         }

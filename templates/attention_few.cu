@@ -32,6 +32,7 @@
 //@key gate    statements, then s[row][j] = 0 where that weight is left out; empty: none is
 //@key soft    whether weights are a softmax of scores; else they are scores
 //@key none    the score of a key that a row does not have
+//@key added   what the sum of the weights adds up: x, or its absolute value
 //@key start   the largest score of a row before any key
 //@key valueType   type of what a lane loads of a value at once
 //@key loadValue   statements, then values[i] = columns from col on of a key's value
@@ -162,7 +163,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
                 float x = $none;
                 $score;
                 s[row][j] = x;
-                sum[row] += x;
+                sum[row] += $added;
             }
         }
         //@end

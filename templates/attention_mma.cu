@@ -62,6 +62,7 @@
 //@key soft    whether weights are a softmax of scores; else they are scores
 //@key weighs  whether there is something to be done with weights, such as their sum
 //@key none    the score of a key that a row does not have
+//@key added   what the sum of the weights adds up: s[m][j][e], or its absolute value
 //@key partTop  the largest score of row i in a part
 //@key sum     whether the result is divided by the sum of the weights
 //@key split   whether several warps share the keys of a row
@@ -370,7 +371,7 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
                     s[m][j][e] = weight_of(s[m][j][e] * unit[m][e / 2], top[m][e / 2]);
                     //@end
                     //@if sum
-                    sum[m][e / 2] += s[m][j][e];
+                    sum[m][e / 2] += $added;
                     //@end
                     //@if gate
                     $gate;

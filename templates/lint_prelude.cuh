@@ -329,6 +329,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
 #define $none -INFINITY
+#define $added fabsf(x)
 #define $partTop top[i]
 #define $absent u0 >= 100
 #define $keysFrom absent ? depth : 0
@@ -402,6 +403,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $zeroValues u0 >= 100
 #define $unit score_unit(most)
 #define $none -INFINITY
+#define $added fabsf(s[m][j][e])
 #define $partTop top[m][i]
 #define $slack 8.f
 #define $score x = s[m][j][e]
@@ -457,6 +459,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
 #define $none -INFINITY
+#define $added fabsf(x)
 #define $start NO_KEY
 #define $keyType uint4
 #define $loadKey keys[i] = reinterpret_cast<const uint4 *>(p0)[((u0 + key) * 128 + k) / 8]

@@ -23,6 +23,7 @@ from harness import LONG
 WEIGHTS = ["sigmoid(%s - 1)", "max(%s, 0) * max(%s, 0)", "%s * sigmoid(%s)",
            "%s * exp(-0.01 * abs(idx(i) - idx(j)))", "tanh(%s) / 3", "1 / (1 + %s * %s)"]
 DIVIDED = {5, 6}  # cases whose weights, all above 0, are divided by their sum
+SIZED = {2, 4}  # ... of either sign, are divided by the sum of their absolute values
 KINDS = {"plain", "swapped", "turned", "huge", "sums"}
 # Set of models, GPU, the judge's mode, arithmetic, kernels of both products at least.
 RUNS = longer([("small", "h200", "race", "tf32", 6), ("small", "h200", "san", "fp32", 6),
@@ -38,8 +39,8 @@ NVCC = longer([("windows", "h200", 90, "tf32"), ("small", "orin-nx", 87, "fp16")
 # two products do.
 GAINS = [(8, 2048, 64, "fp32", 0.9), (8, 2048, 64, "tf32", 0.5), (8, 2048, 64, "fp16", 0.6)]
 # models, kernels of both products
-COUNTS = [("tests/unseen/attention_weights.ein", 5, []),
-          ("tests/unseen/attention_weights.ein", 5, ["--math", "fp16"]),
+COUNTS = [("tests/unseen/attention_weights.ein", 7, []),
+          ("tests/unseen/attention_weights.ein", 7, ["--math", "fp16"]),
           ("tests/unseen/attention_weights.ein", 0, ["--rules=-online"])]
 # The judge's mode, arithmetic, what is wrong then, the text that is so, and that which makes it so.
 FAULTS = [("plain", "fp32", "keys that a row does not have", "float x = 0.f;", "float x = 0.1f;"),
@@ -58,8 +59,9 @@ def weighed(n, case):
     if mask:
         weight = re.sub(r"-1e\d+|log\(0\)|-0\.5|-10\b", "0", MASKS[mask]) % weight
     lines = "%s[b,i,j] = %s\n" % (a, weight)
-    if n in DIVIDED:
-        lines += "t%d[b,i] = sum(j) %s[b,i,j]\n" % (n, a)
+    if n in DIVIDED | SIZED:
+        term = "abs(%s[b,i,j])" if n in SIZED else "%s[b,i,j]"
+        lines += "t%d[b,i] = sum(j) %s\n" % (n, term % a)
         body = body.replace("%s[b,i,j] *" % a, "%s[b,i,j] / (t%d[b,i] + 0.01) *" % (a, n))
     return head, body.replace("%s = Softmax(s%d)\n" % (a, n), lines), y
 

@@ -31,7 +31,7 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, int th
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 27, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 28, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
 // Keys that all templates have, in `k` from place 2 on. `step`: keys of a turn.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
@@ -40,6 +40,7 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
     const char *next = ein__kattention_next(g, &f->t, step);
     const char *until = ein__namef(g->ctx, "u0 < %s", ein__kattention_until(g, &f->t));
     const char *parts = ein__namef(g->ctx, "%du", f->t.parts);
+    const char *weight = f->t.math == EIN__MATH_FP32 ? "x" : "s[m][j][e]";
     const ein__key all[EIN__KATTENTION_ALL] = {
         {"parts", shared ? parts : ""},
         {"tile", shared ? ein__namef(g->ctx, "blockIdx.x / %s", parts) : "blockIdx.x"},
@@ -67,6 +68,7 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
         {"loadKey", x->key.text.s},
         {"soft", f->a.soft ? "1" : ""},
         {"none", ein__kattention_none(f)},
+        {"added", f->a.absolute ? ein__namef(g->ctx, "fabsf(%s)", weight) : weight},
         {"score", x->score.s},
         {"gate", x->gate.s},
         {"loadValue", x->value.text.s}};

@@ -27,7 +27,8 @@
 //
 // Without an exponential x itself is the weight, any expression in one element of a product, as it
 // is where scores go through a sigmoid or decay with the distance (Sun et al. 2023, RetNet; Zhai et
-// al. 2024, HSTU): nothing is scaled then, and the sum of the weights is looked for alike.
+// al. 2024, HSTU): nothing is scaled then, and the sum of the weights, or that of their absolute
+// values, is looked for alike.
 
 enum {
     EIN__ATTENTION_VALUES = 9,  // a step has one more, which it stores, and loads
@@ -47,6 +48,7 @@ typedef struct ein__attention {
     ein__ex query, key, value;    // factors of both products: reads, or what loads compute
     double alpha;                 // constant factor of the first product
     bool soft;                    // weights are a softmax of x; else they are x
+    bool absolute;                // then: `sum` is that of their absolute values
     ein__ex score;                // x, which reads `dot`
     ein__ex gate;                 // 0 where a weight does not count for the second product; else 1
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
@@ -570,19 +572,23 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     return ein__attention_dot(ctx, a);
 }
 
-// The sum of the weights among what the result reads, where it is; `whole` as above.
+// The sum of the weights, or of their absolute values, among what the result reads, where it is;
+// `whole` as above.
 static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential,
                                ein__ex whole) {
     ein__attention_beside z;
+    ein__ex size = a->soft ? exponential : ein__ex_unary(ctx, EIN__ABS, exponential);
     if (a->shift.i) a->result = ein__attention_opened(ctx, a, a->result);
     if (a->soft) a->result = ein__attention_exchange(ctx, a->result, a->top, whole);
     const ein__ex *reads = a->result.i ? ein__ex_reads(ctx, a->result) : NULL;
     for (ptrdiff_t i = 0; i < arrlen(reads) && !a->sum.i; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
-        if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential, &z))
-            continue;
+        if (v.i == a->out.i) continue;
+        bool sum = ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential, &z);
+        if (!sum && !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, size, &z)) continue;
         if (!ein__attention_only(ctx, a->result, v).i || !ein__attention_absorb(a, v)) return false;
         a->sum = v;
+        a->absolute = !sum;
         ein__ex all = reads[i];
         if (a->shift.i) all = ein__ex_binary(ctx, EIN__MUL, all, a->shift);
         for (int k = 0; k < z.n && all.i; k++) {
@@ -819,7 +825,8 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     if (a->soft) max = by = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
     if (a->soft && a->shift.i) by = ein__attention_put(ctx, a->by, a->max, max);
     if (a->soft) weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, by));
-    ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
+    ein__ex size = a->absolute ? ein__ex_unary(ctx, EIN__ABS, weight) : weight;
+    ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, size);
     if (ein__attention_is_gated(ctx, a)) {
         ein__ex zero = ein__ex_const(ctx, 0);
         weight = ein__ex_select(ctx, EIN__NE, a->gate, zero, weight, zero);

@@ -784,6 +784,7 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a) << 1 | a->soft);
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
     if (ein__attention_is_gated(ctx, a)) h = ein__mix(h, ein__hash_ex(&z, a->gate));
+    if (a->absolute) h = ein__mix(h, EIN__ABS);
     // What a mask that is read hides is in none of the parts.
     ein__attention_mask m;
     const ein__attention_edge *edge[] = {&m.begin, &m.end};
