@@ -1094,6 +1094,7 @@ struct ein_ctx {
     bool unloaded;      // products load what was stored, no maps (finish.c)
     bool unadded;       // no kernel adds two products (addend.c)
     bool unended;       // no rows end in one result each (ended.c)
+    bool weighing;      // ... or they compute maps as large as their terms, too
     bool numbering;     // what is read at numbers of digits is taken apart for its kernel (apart.c)
     bool threads_only;  // kernels whose warps have results are no part of others (stitch.c)
     // ... or derived once more (ways.c), and set by what finds that there is something to try.
@@ -1101,6 +1102,7 @@ struct ein_ctx {
     bool reloads;  // copies, for `reloading`
     bool halves;   // what attentions could gain by, for `halving`
     bool ends;     // rows, for `unended`
+    bool weighs;   // maps, for `weighing`
     bool numbers;  // reads, for `numbering`
     bool rereads;  // definitions that approach.rereading takes
     bool nests;    // concatenations that approach.nesting does
@@ -28835,6 +28837,8 @@ EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
 // and its kernel, which goes over the terms of a row anyway, computes R' first (ein__select_ended):
 // a softmax over few values and the sums that it weights are one kernel. A statistic that several
 // rows read is then computed again for each of them, which is cheaper where one thread has the row.
+// Maps as large as all terms that nothing else reads, as the weights of a window are, need not be
+// stored then either.
 
 enum {
     EIN__ENDED_VALUES = 16,
@@ -28843,6 +28847,7 @@ enum {
 
 typedef struct ein__ended {
     ein__val v, map;  // the reduction; what its kernel computes behind it, or none
+    bool whole;       // maps as large as its terms are taken that read no statistics
     ein__val taken[EIN__ENDED_VALUES];  // statistics and maps that it computes itself
     int ntaken;
     ein__val refused[EIN__ENDED_VALUES];  // ... and that it does not
@@ -28979,7 +28984,8 @@ static bool ein__ended_collect(const ein__selector *z, ein__ended *c, const ein_
         any |= known;
         if (known || depth == EIN__NORM_DEPTH || !ein__may_end(z, c, s, p)) continue;
         bool below = ein__ended_collect(z, c, s, ein__scope_of(ctx, p)->body, depth + 1);
-        if (!below && ein__is_map(ctx, p)) continue;
+        bool large = ein__elements(&ctx->value[p.i].shape) == ein__extent_of(s, ~0u);
+        if (!below && ein__is_map(ctx, p) && !(c->whole && large)) continue;
         if (c->ntaken < EIN__ENDED_VALUES) c->taken[c->ntaken++] = p;
         any = true;
     }
@@ -29054,6 +29060,23 @@ static int64_t ein__ended_cost(const ein__selector *z, ein__ended *c) {
     return ein__tried(ctx, attempt) ? ps : EIN__PS_LIMIT;
 }
 
+// What reduction `c->v` gains by what it reads of statistics, with maps that it may take or
+// without; 0: nothing.
+static int64_t ein__ended_gain(const ein__selector *z, ein__ended *c) {
+    const ein__scope *s = ein__scope_of(z->ctx, c->v);
+    for (bool again = true; again;) {
+        int refused = c->nrefused;
+        c->ntaken = 0;
+        if (!ein__ended_collect(z, c, s, s->body, 0) || c->ntaken == EIN__ENDED_VALUES) return 0;
+        if (ein__ended_alone(z, c)) {
+            int64_t gain = ein__ended_now(z, c) - ein__ended_cost(z, c);
+            if (gain > 0) return gain;
+        }
+        again = c->nrefused > refused && c->nrefused < EIN__ENDED_VALUES;
+    }
+    return 0;
+}
+
 // Whether reduction `v` is better with the statistics that it reads.
 static bool ein__ended_choose(const ein__selector *z, ein__val v, ein__ended *c) {
     ein_ctx *ctx = z->ctx;
@@ -29066,15 +29089,13 @@ static bool ein__ended_choose(const ein__selector *z, ein__val v, ein__ended *c)
         ein__terms_of(s) > EIN__ENDED_TERMS || ein__norm_ahead(ctx, v))
         return false;
     if (z->home[v.i].i != v.i) c->map = z->home[v.i];
-    for (bool again = true; again;) {
-        int refused = c->nrefused;
-        c->ntaken = 0;
-        if (!ein__ended_collect(z, c, s, s->body, 0) || c->ntaken == EIN__ENDED_VALUES)
-            return false;
-        if (ein__ended_alone(z, c) && ein__ended_cost(z, c) < ein__ended_now(z, c)) return true;
-        again = c->nrefused > refused && c->nrefused < EIN__ENDED_VALUES;
-    }
-    return false;
+    ein__ended all = *c;
+    all.whole = true;
+    int64_t gain = ein__ended_gain(z, c);
+    bool more = ein__ended_gain(z, &all) > gain;
+    ctx->weighs |= more;
+    if (more && ctx->weighing) *c = all;
+    return gain > 0 || c->whole;
 }
 
 // ------------------------------------------------------------------------------------ the pass
@@ -42600,17 +42621,22 @@ static bool ein__build_added(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // What `build` plans, with rows that end in one result each or, if that makes a better plan, with
-// their reductions as kernels, which may be one with others (siblings.c).
+// their reductions as kernels, which may be one with others (siblings.c), or with rows that compute
+// maps as large as their terms, which kernels of their own might have in front of them (front.c).
 static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
                             bool (*build)(ein_ctx *, ein__val *, int)) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
-    ctx->ends = false;
+    ctx->ends = ctx->weighs = false;
     if (!build(ctx, root, nroot)) return false;
-    if (!ctx->ends || !ein__plan_is_worth_it(ctx)) return true;
+    bool ends = ctx->ends, weighs = ctx->weighs, ok = true;
+    if (!(ends || weighs) || !ein__plan_is_worth_it(ctx)) return true;
+    ein__val *third = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(third, other, (size_t)nroot * sizeof *other);
     ein__step *steps = ctx->plan.step;
-    bool ok = ein__build_again(ctx, other, nroot, &ctx->unended, build);
+    if (ends) ok = ein__build_again(ctx, other, nroot, &ctx->unended, build);
     ctx->plan.unended = ctx->plan.step != steps;
+    if (ok && weighs) ok = ein__build_again(ctx, third, nroot, &ctx->weighing, build);
     return ok;
 }
 

@@ -721,6 +721,7 @@ struct ein_ctx {
     bool unloaded;      // products load what was stored, no maps (finish.c)
     bool unadded;       // no kernel adds two products (addend.c)
     bool unended;       // no rows end in one result each (ended.c)
+    bool weighing;      // ... or they compute maps as large as their terms, too
     bool numbering;     // what is read at numbers of digits is taken apart for its kernel (apart.c)
     bool threads_only;  // kernels whose warps have results are no part of others (stitch.c)
     // ... or derived once more (ways.c), and set by what finds that there is something to try.
@@ -728,6 +729,7 @@ struct ein_ctx {
     bool reloads;  // copies, for `reloading`
     bool halves;   // what attentions could gain by, for `halving`
     bool ends;     // rows, for `unended`
+    bool weighs;   // maps, for `weighing`
     bool numbers;  // reads, for `numbering`
     bool rereads;  // definitions that approach.rereading takes
     bool nests;    // concatenations that approach.nesting does

@@ -46,6 +46,9 @@ CASES = (
      "w[i,j] = exp(-r[i,j])\ny[i] = max(j) w[i,j] * x[i,j]", 1),
     ("a sum of more terms", 200, "r[i,j] = sum(d) abs(x[i,d] - x[j,d])\n"
      "y[i] = max(j) r[i,j] * x[i,j]", 2),
+    ("weights of a window", 300, "g[i,j,r,s] = exp(-(x[i+r-2,j+s-2] - x[i,j]) * (x[i+r-2,j+s-2]"
+     " - x[i,j])) where r in 0:5, s in 0:5, pad x 0\nw[i,j] = sum(r,s) g[i,j,r,s]\n"
+     "y[i,j] = sum(r,s) g[i,j,r,s] * x[i+r-2,j+s-2] / w[i,j] where pad x 0", 2),
     ("each element once", 1000, LONG + "y[i,j] = a[2*i,j] + a[2*i+1,j] where i in 0:N/2", 1),
 )
 

@@ -338,17 +338,22 @@ static bool ein__build_added(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // What `build` plans, with rows that end in one result each or, if that makes a better plan, with
-// their reductions as kernels, which may be one with others (siblings.c).
+// their reductions as kernels, which may be one with others (siblings.c), or with rows that compute
+// maps as large as their terms, which kernels of their own might have in front of them (front.c).
 static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
                             bool (*build)(ein_ctx *, ein__val *, int)) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
-    ctx->ends = false;
+    ctx->ends = ctx->weighs = false;
     if (!build(ctx, root, nroot)) return false;
-    if (!ctx->ends || !ein__plan_is_worth_it(ctx)) return true;
+    bool ends = ctx->ends, weighs = ctx->weighs, ok = true;
+    if (!(ends || weighs) || !ein__plan_is_worth_it(ctx)) return true;
+    ein__val *third = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(third, other, (size_t)nroot * sizeof *other);
     ein__step *steps = ctx->plan.step;
-    bool ok = ein__build_again(ctx, other, nroot, &ctx->unended, build);
+    if (ends) ok = ein__build_again(ctx, other, nroot, &ctx->unended, build);
     ctx->plan.unended = ctx->plan.step != steps;
+    if (ok && weighs) ok = ein__build_again(ctx, third, nroot, &ctx->weighing, build);
     return ok;
 }
 
