@@ -66,7 +66,8 @@ const char *cmd_next(const cmd_args *args, const char *option, int *at);
 // CLI_OK, or the exit code after a message.
 int cmd_number(const cmd_args *args, const char *option, int least, int most, int *value);
 int cmd_choice(const cmd_args *args, const char *option, const char *const names[3], int *which);
-// Splits "NAME=VALUE" of such an option: the value, and the name's length; NULL after a message.
+// Splits "NAME=VALUE" of an option that may be repeated: the value, and the name's length; NULL
+// after a message.
 const char *cmd_split(const cmd_args *args, const char *option, const char *text, size_t *length);
 
 // A message about the command line, with a hint at --help. The exit code for it.

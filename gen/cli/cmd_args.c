@@ -179,6 +179,9 @@ static int add_given(cmd_args *args, const cmd_option *option, const char *value
 
 static int add_operand(cmd_args *args, const char *value) {
     char shown[120];
+    if (!*value) {
+        return cmd_usage(args, "an argument is empty");
+    }
     if (args->operands == args->command->count + args->command->more) {
         return cmd_usage(args, "unexpected argument '%s'", cli_escape(shown, sizeof shown, value));
     }
@@ -324,9 +327,13 @@ int cmd_choice(const cmd_args *args, const char *option, const char *const names
 
 const char *cmd_split(const cmd_args *args, const char *option, const char *text, size_t *length) {
     char shown[120];
-    const char *equals = strchr(text, '=');
+    const char *equals = strchr(text, '='), *form = "";
     if (!equals || equals == text || !equals[1]) {
-        cmd_usage(args, "--%s needs NAME=VALUE, not '%s'", option,
+        for (int i = 0; i < args->count; i++) {
+            form = strcmp(args->given[i].option->name, option) ? form
+                                                               : args->given[i].option->argument;
+        }
+        cmd_usage(args, "--%s needs %.*s, not '%s'", option, (int)strlen(form) - 3, form,
                   cli_escape(shown, sizeof shown, text));
         return NULL;
     }

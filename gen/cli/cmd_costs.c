@@ -7,6 +7,9 @@ int cmd_costs(const cmd_args *args) {
     const char *path = cmd_get(args, "output");
     cmd_text text = {NULL, 0};
     int code = CLI_OK;
+    if (cmd_get(args, "gpu") && !cmd_get(args, "estimates")) {
+        return cmd_usage(args, "--gpu goes with --estimates");
+    }
     for (int i = 0; i < args->operands && path && !code; i++) {
         cmd_args one = *args;
         one.operand[0] = args->operand[i];

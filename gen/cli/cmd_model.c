@@ -108,10 +108,28 @@ static int set_words(const cmd_args *args, ein_desc *desc) {
     code = code ? code : cmd_choice(args, "math", modes, &math);
     desc->libs = (ein_libs)libs;
     desc->math = (ein_math)math;
-    if (!code && cmd_get(args, "only-math") && !cmd_get(args, "math")) {
-        return cmd_usage(args, "--only-math goes with --math");
-    }
     return code;
+}
+
+// Refuses options without the one that they belong to, and those that another one leaves nothing to
+// say.
+static int check_pairs(const cmd_args *args) {
+    static const struct {
+        const char *option, *other;
+        bool together;
+    } pairs[] = {{"only-math", "math", true},           {"prefer", "costs", true},
+                 {"rules", "baseline", false},          {"depth", "baseline", false},
+                 {"states", "baseline", false},         {"no-converge", "baseline", false},
+                 {"no-fingerprint", "baseline", false}, {"part", "estimates", false},
+                 {"kernels", "estimates", false},       {"blob", "weights", false}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const char *option = pairs[i].option, *other = pairs[i].other;
+        if (cmd_get(args, option) && !cmd_get(args, other) == pairs[i].together) {
+            return cmd_usage(args, "--%s %s --%s", option,
+                             pairs[i].together ? "goes with" : "does nothing beside", other);
+        }
+    }
+    return CLI_OK;
 }
 
 // Names of tensors that keep FP32, separated by commas; the option may be repeated.
@@ -250,7 +268,8 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
         .inspect = cmd_get(args, "inspect") != NULL,
         .probe = !strcmp(args->command->name, "probe"),
     };
-    *code = check_names(args, &desc);
+    *code = check_pairs(args);
+    *code = *code ? *code : check_names(args, &desc);
     *code = *code ? *code : set_words(args, &desc);
     *code = *code ? *code : set_choice(args, &desc);
     *code = *code ? *code : cmd_search_desc(args, &desc);

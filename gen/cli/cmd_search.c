@@ -64,7 +64,7 @@ static int check_rules(const cmd_args *args, const char *names) {
     char shown[120], name[64], hint[120];
     bool without = *names == '-';
     names += *names == '-';
-    while (*names) {
+    do {
         size_t length = strcspn(names, ",");
         const char *best = NULL, *known = NULL;
         int distance = 3, i = 0;
@@ -81,7 +81,7 @@ static int check_rules(const cmd_args *args, const char *names) {
             return cmd_usage(args, "rule '%s' cannot be left out", known);
         }
         names += length + (names[length] == ',');
-    }
+    } while (*names);
     return CLI_OK;
 }
 

@@ -14,9 +14,18 @@ typedef struct {
 
 static int usage(const char *what, const char *value) {
     char shown[120];
-    fprintf(stderr, "einnet import: %s%s\ntry 'einnet import --help'\n", what,
-            value ? cli_escape(shown, sizeof shown, value) : "");
+    fprintf(stderr, "einnet import: %s", what);
+    if (value) {
+        fprintf(stderr, "'%s'", cli_escape(shown, sizeof shown, value));
+    }
+    fprintf(stderr, "\ntry 'einnet import --help'\n");
     return CLI_USAGE;
+}
+
+// What has nothing to do with the model's text begins as it does in all commands.
+static int file_error(const cli_error *error) {
+    fprintf(stderr, "einnet: %s\n", error->text);
+    return error->code;
 }
 
 // ---- arguments ----
@@ -55,8 +64,7 @@ static int add_given(ox *o, const char *text) {
     }
     cli_error error;
     if (!cli_npy_read(equals + 1, &given.tensor, &error)) {
-        fprintf(stderr, "einnet: %s\n", error.text);
-        return error.code;
+        return file_error(&error);
     }
     arrput(o->givens, given);
     return CLI_OK;
@@ -271,6 +279,15 @@ static int report(ox *o) {
     return arrlen(o->refusals) ? CLI_UNSUPPORTED : CLI_OK;
 }
 
+// Writes the results, frees `list` and says what there is to say.
+static int end(ox *o, cli_st_tensor *list, const options *p) {
+    cli_error error;
+    bool good = write_results(o, list, p, &error);
+    int code = report(o);
+    arrfree(list);
+    return good ? code : file_error(&error);
+}
+
 // An option that fits nothing in the model is a slip that should not pass.
 static int check_pins(ox *o) {
     for (ptrdiff_t i = 0; i < arrlen(o->pins); i++) {
@@ -390,14 +407,14 @@ static int finish(ox *o, const options *p, const cli_bytes *file) {
         arrput(pins, pin);
     }
     if (!any) {
-        write_results(o, list, p, &o->error);
-        arrfree(list);
+        int code = end(o, list, p);
         arrfree(pins);
-        return report(o);
+        return code;
     }
     arrfree(list);
     ox other = other_import(o, pins);
-    if (ox_convert(&other, file->data, file->size)) {
+    bool good = ox_convert(&other, file->data, file->size);
+    if (good) {
         for (ptrdiff_t i = 0; i < arrlen(other.dims); i++) {
             const ox_dim *d = &other.dims[i];
             if (d->fixed) {
@@ -407,11 +424,8 @@ static int finish(ox *o, const options *p, const cli_bytes *file) {
                         d->name, (long long)d->value);
             }
         }
-        list = list_weights(&other);
-        write_results(&other, list, p, &other.error);
-        arrfree(list);
     }
-    int code = report(&other);
+    int code = good ? end(&other, list_weights(&other), p) : report(&other);
     end_other(&other);
     return code;
 }
@@ -419,13 +433,14 @@ static int finish(ox *o, const options *p, const cli_bytes *file) {
 static int run(ox *o, const cli_import_options *given) {
     options p = {given->model, given->output, given->weights, given->name};
     cli_bytes file;
+    cli_error error;
     int code = take_lists(o, given);
     code = code ? code : settle_names(o, &p);
     if (code) {
         return code;
     }
-    if (!cli_file_read(p.model, MODEL_LIMIT, &file, &o->error)) {
-        return report(o);
+    if (!cli_file_read(p.model, MODEL_LIMIT, &file, &error)) {
+        return file_error(&error);
     }
     bool good = ox_convert(o, file.data, file.size);
     code = good ? check_pins(o) : CLI_OK;

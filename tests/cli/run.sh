@@ -104,6 +104,16 @@ expect 2 'no value' "$einnet" emit m.ein -o
 expect 2 'an empty value' "$einnet" emit m.ein --output=
 expect 2 'a value for a switch' "$einnet" emit m.ein -o - --small=yes
 expect 2 'an option twice' "$einnet" emit m.ein -o a.cu -o b.cu
+for command in 'emit -o -' graph costs 'import -o i.ein'; do
+    expect 2 "an empty argument, $command" "$einnet" ${command%% *} '' ${command#"${command%% *}"}
+    says 'is empty'
+done
+expect 2 'no rule but what is needed' "$einnet" emit m.ein -o - --rules=-
+says "unknown rule ''"
+expect 2 'an input without a file' "$einnet" eval m.ein --out r --in x
+says "--in needs NAME=FILE.npy, not 'x'"
+expect 2 'a size without a number' "$einnet" import m.onnx -o i.ein --dim N
+says "with N from 1 on, not 'N'"
 expect 2 'two models' "$einnet" emit m.ein m.ein -o a.cu
 expect 2 'no output' "$einnet" emit m.ein
 expect 2 'unknown GPU' "$einnet" emit m.ein -o - --gpu h20
@@ -111,6 +121,15 @@ says "did you mean 'h200'"
 expect 2 'only which arithmetic' "$einnet" emit m.ein -o - --only-math
 says '--only-math goes with --math'
 expect 0 'only this arithmetic' "$einnet" emit m.ein -o - --only-math --math fp32
+for pair in 'emit --prefer last' 'probe --prefer last' 'emit --baseline --rules split' \
+    'check m.cu --baseline --depth 2' 'verify --baseline --states 2' \
+    'emit --baseline --no-converge' 'emit --baseline --no-fingerprint' \
+    'probe --estimates --part 1/2' 'probe --estimates --kernels 3' \
+    'eval --out r --weights m.weights --blob B=b' 'costs --gpu h200'; do
+    case $pair in probe*|emit*) output='-o -' ;; *) output= ;; esac
+    expect 2 "a pair of options: $pair" "$einnet" ${pair%% *} m.ein ${pair#* } $output
+    grep -q -e ' goes with --' -e ' does nothing beside --' err && pass || fail "$pair: why" err
+done
 expect 2 'unknown library' "$einnet" emit m.ein -o - --libs cudnn
 says '--libs is all, cublas or none, not '
 expect 2 'more branches than there are' "$einnet" emit m.ein -o - --branches 5
@@ -394,6 +413,7 @@ for file in o.cu o.w o; do
     [ -e $file ] && fail "an error leaves no $file" || pass
 done
 expect 5 'import: no such file' "$einnet" import absent.onnx -o i.ein
+says 'einnet: absent.onnx: No such file'
 expect 3 'import: not a model' "$einnet" import random -o i.ein
 expect 3 'import: empty' "$einnet" import empty -o i.ein
 cp random random.onnx
