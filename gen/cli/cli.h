@@ -77,7 +77,7 @@ bool cli_sink_finish(cli_sink *sink, cli_error *error);
 bool cli_sink_commit(cli_sink *sink, cli_error *error);
 void cli_sink_abort(cli_sink *sink);  // NULL is fine
 // Of several files (NULL: none) all take their places once each of them is written, or none where
-// that failed or `good` is false already.
+// that or a place failed or `good` is false already. Signals come before or after it.
 bool cli_sinks_commit(cli_sink *const *sinks, size_t count, bool good, cli_error *error);
 bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error);
 

@@ -29,6 +29,10 @@ struct cli_sink {
     char *path;       // where the bytes end up, symbolic links followed
     char *temporary;  // NULL when written directly
     int slot;         // in `temporaries`
+    char *backup;     // what was in its place, until all files have theirs; NULL: nothing
+    bool unchanged;   // its place holds these bytes already
+    bool placed;      // it has its place ...
+    bool created;     // ... where no file was
     size_t used;
     uint8_t *buffer;
 };
@@ -345,6 +349,7 @@ static void free_sink(cli_sink *sink) {
         temporaries[sink->slot] = NULL;
     }
     free(sink->temporary);
+    free(sink->backup);
     free(sink->buffer);
     free(sink->path);
     free(sink);
@@ -498,8 +503,11 @@ void cli_sink_abort(cli_sink *sink) {
         if (sink->fd >= 0) {
             close(sink->fd);
         }
-        if (sink->temporary) {
+        if (sink->temporary && !sink->placed) {
             unlink(sink->temporary);
+        }
+        if (sink->backup) {
+            unlink(sink->backup);
         }
         free_sink(sink);
     }
@@ -524,34 +532,58 @@ static bool same_bytes(const char *a, const char *b) {
     return same;
 }
 
-bool cli_sink_commit(cli_sink *sink, cli_error *error) {
-    bool good = cli_sink_finish(sink, error);
-    if (sink->temporary) {
-        bool drop = !good || same_bytes(sink->temporary, sink->path);
-        if (!drop && rename(sink->temporary, sink->path)) {
-            good = io_error(error, sink->path, errno);
-            drop = true;
-        }
-        if (drop) {
-            unlink(sink->temporary);
-        }
+// Puts a finished file in its place. What it takes the place of is kept under another name, which
+// no handler knows of: signals wait.
+static bool take_place(cli_sink *sink, cli_error *error) {
+    if (!sink->temporary || sink->unchanged) {
+        return true;
     }
-    free_sink(sink);
-    return good;
+    sink->backup = copy_string(sink->temporary);
+    sink->backup[strlen(sink->backup) - 1] = '~';  // mkstemp has letters and digits there
+    if (link(sink->path, sink->backup)) {
+        sink->created = errno == ENOENT;
+        free(sink->backup);
+        sink->backup = NULL;
+    }
+    sink->placed = !rename(sink->temporary, sink->path);
+    return sink->placed || io_error(error, sink->path, errno);
+}
+
+// Takes a file out of its place again, and what was there back in. A file system without links
+// does not give it back.
+static void leave_place(const cli_sink *sink) {
+    if (sink->placed && sink->backup) {
+        rename(sink->backup, sink->path);
+    } else if (sink->placed && sink->created) {
+        unlink(sink->path);
+    }
 }
 
 bool cli_sinks_commit(cli_sink *const *sinks, size_t count, bool good, cli_error *error) {
+    sigset_t signals, before;
     for (size_t i = 0; good && i < count; i++) {
         good = !sinks[i] || cli_sink_finish(sinks[i], error);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (good && sinks[i]) {
-            good = cli_sink_commit(sinks[i], error);
-        } else {
-            cli_sink_abort(sinks[i]);
+        if (good && sinks[i] && sinks[i]->temporary) {
+            sinks[i]->unchanged = same_bytes(sinks[i]->temporary, sinks[i]->path);
         }
     }
+    sigfillset(&signals);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    for (size_t i = 0; good && i < count; i++) {
+        good = !sinks[i] || take_place(sinks[i], error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (sinks[i] && !good) {
+            leave_place(sinks[i]);
+        }
+        cli_sink_abort(sinks[i]);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
     return good;
+}
+
+bool cli_sink_commit(cli_sink *sink, cli_error *error) {
+    return cli_sinks_commit(&sink, 1, true, error);
 }
 
 bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error) {

@@ -514,6 +514,44 @@ expect 5 'a second file that cannot be made' "$einnet" emit m.ein -o new.cu --he
 expect 5 'a third file that has no room' "$einnet" emit m.ein -o new.cu --header new.h \
     --test /dev/full
 [ -e new.cu ] || [ -e new.h ] && fail 'then none is made' || pass
+# A place that cannot be taken once another one is, and a signal in between.
+cat > taken.c << 'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+int rename(const char *from, const char *to) {
+    static int calls;
+    int (*move)(const char *, const char *) =
+        (int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename");
+    if (++calls == 2 && getenv("REFUSED")) {
+        errno = EACCES;
+        return -1;
+    }
+    if (getenv("ENDED")) raise(SIGTERM);
+    return move(from, to);
+}
+END
+${CC:-cc} -shared -fPIC -o taken.so taken.c -ldl
+for old in new.cu new.h 'new.cu new.h' ''; do
+    rm -f new.cu new.h
+    for file in $old; do echo old > $file; done
+    expect 5 "a second place that is refused, over '$old'" env REFUSED=1 LD_PRELOAD=./taken.so \
+        "$einnet" emit m.ein -o new.cu --header new.h
+    says 'new.h: Permission denied'
+    for file in new.cu new.h; do
+        case $old in
+            *$file*) [ "$(cat $file)" = old ] ;;
+            *) [ ! -e $file ] ;;
+        esac && pass || fail "then $file is what it was"
+    done
+done
+echo old > new.cu
+ENDED=1 LD_PRELOAD=./taken.so "$einnet" emit m.ein -o new.cu --header new.h 2> err
+[ $? = 143 ] && cmp -s new.cu m.cu && cmp -s new.h m.h && pass ||
+    fail 'a signal between two places comes behind the last one' err
+rm new.cu new.h
 for command in 'emit -o' 'pack -o' 'fmt -o' 'graph -o' 'equations -o'; do
     expect 5 "$command /dev/full" "$einnet" ${command% *} m.ein -o /dev/full
     says 'No space'
