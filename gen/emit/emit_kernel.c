@@ -107,7 +107,7 @@ static void ein__emit_family(ein_ctx *ctx, const ein__step *step, ein__kfamily *
         for (int vec = ein__kwidest(ctx, step, family); vec > 0; vec = vec == 8 ? 4 : vec - 3) {
             ein__kgen g = ein__kgen_of(ctx, step, wide, vec);
             size_t start = out->n;
-            *launch = (ein__launch){0};
+            *launch = (ein__launch){.of = step->name};
             bool done = family(&g, step, hint, out, launch);
             bool too_wide = g.too_wide, overflow = g.overflow;
             ein__kgen_free(&g);
@@ -133,6 +133,7 @@ static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *ou
 // equal text whatever the tensors are called: equal names mean the same kernel.
 EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
                               ein__launch *launch) {
+    launch->of = step->name;
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
     else if (step->chained && !step->sums)
@@ -163,7 +164,7 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
     for (int i = 0; i < ns; i++) g.slot[sums[i]].level = i + 1;
     ein__kcount(&g, s->body);
     ein__ktext value = ein__kvalue(&g, s->body, 0);
-    *launch = (ein__launch){0};
+    *launch = (ein__launch){.of = ein__val_get(ctx, v)->name};
     // What is free of the terms is named in front of their loops.
     if (s->reduce != EIN__R_NONE && g.num == EIN__NUM_INT)
         value = ein__kname_value(&g, s->body, 0, value);

@@ -15,6 +15,7 @@ typedef struct ein__launch {
     ein__val arg[EIN__MAX_PARAMS];
     int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
+    const char *of;     // the tensor that it makes, for messages
     ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument in front of the pointers, or NULL
     ein__val rounded;   // weights that create is to round to TF32, or none
@@ -394,8 +395,8 @@ static int ein__kblock(int64_t threads) {
 
 static bool ein__kgrid(ein_ctx *ctx, ein__launch *l, int64_t blocks, int threads) {
     if (blocks > INT32_MAX) {
-        ein__error(ctx, EIN_RESOURCES, (ein__pos){0}, "a kernel would need %lld blocks",
-                   (long long)blocks);
+        ein__error(ctx, EIN_RESOURCES, (ein__pos){0}, "%s: its kernel would need %lld blocks",
+                   l->of, (long long)blocks);
         return false;
     }
     l->grid[0] = (unsigned)blocks;

@@ -20,7 +20,7 @@ static void ein__put_sibling(ein__kgen *g, const ein__step *step, int k, const e
 }
 
 static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l) {
-    ein__launch part[EIN__SIBLINGS], all = {0};
+    ein__launch part[EIN__SIBLINGS], all = {.of = step->name};
     int64_t threads = 0, blocks = 0;
     ein__buf calls = {0};
     for (int k = 0; k <= step->npeer; k++) {

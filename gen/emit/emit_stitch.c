@@ -43,6 +43,7 @@ static const char *ein__slice_arguments(ein__kgen *g, const ein__step *step, con
 static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l) {
     ein__launch part[2], all;
     memset(&all, 0, sizeof all);
+    all.of = step->name;
     const ein__step *of[] = {step->ahead, step};
     ein__val v = step->ahead->out;
     for (int k = 0; k < 2 && !ctx->status; k++)

@@ -175,6 +175,12 @@ while read -r name; do
 done < names > clashes
 [ -s clashes ] && fail 'names that no prefix may be' clashes || pass
 expect 2 'license with a newline' "$einnet" emit m.ein -o - --license "$(printf 'MIT\nint x;')"
+printf 'ein 1\nmodel q\ninput x: f32[1048576,1048576]\noutput z, y\nz = Relu(x)
+y[i,j] = x[j,i] + idx(i) * idx(j)\n' > blocks.ein
+expect 5 'more blocks than a launch may have' "$einnet" emit blocks.ein -o -
+says 'blocks.ein: y: its kernel would need 4294967296 blocks'
+expect 5 'more blocks than a launch of a test may have' "$einnet" emit blocks.ein --test -
+says 'blocks.ein: z: its kernel would need 4294967296 blocks'
 for value in N N= N=-1 N=x N=1x =2 N=99999999999999999999 N=2.0 N=0x2; do
     expect 2 "--dim $value" "$einnet" emit m.ein -o - --dim "$value"
 done
