@@ -122,6 +122,24 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value) {
     return ctx->status;
 }
 
+// What is wrong with the small sizes alone would show when somebody tests the model. Beside a dim
+// that the caller sets they may be wrong.
+static void ein__check_small(ein_ctx *ctx) {
+    const ein_desc desc = {.small = true};
+    bool differs = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.dim); i++)
+        differs |= ctx->graph.dim[i].small != ctx->graph.dim[i].value;
+    if (ctx->status || ctx->desc.small || !differs || arrlen(ctx->dim_override)) return;
+    ein_ctx *small = ein_open(&desc);
+    if (!small) EIN_OUT_OF_MEMORY();
+    if (ein_add_model(small, ctx->file, ctx->text, ctx->length)) {
+        ein__put(&ctx->errors, ein_error(small));
+        ein__error(ctx, small->status, (ein__pos){0, 0},
+                   "this is so with the sizes of the model's `small` lines");
+    }
+    ein_close(small);
+}
+
 EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *text, size_t length) {
     if (ein_get_status(ctx)) return ein_get_status(ctx);
     if (!text) return ein__misused(ctx, "ein_add_model: the text is NULL");
@@ -130,6 +148,7 @@ EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *tex
     ctx->text = ein__copy_text(ctx, text, length);
     ctx->length = length;
     if (ein__parse(ctx)) ein__expand(ctx);
+    ein__check_small(ctx);
     return ctx->status;
 }
 
