@@ -409,11 +409,11 @@ static double ein__half_value(uint16_t h, bool bf16) {
 }
 
 // Element i of a seeded source, as ein.h defines it: exact, the same everywhere.
-static double ein__seeded_value(const ein__tensor *t, ein__source_kind source, int64_t i) {
+static double ein__seeded_value(const ein__tensor *t, int64_t i) {
     uint64_t z = ein__splitmix((uint64_t)t->seed * 0x9E3779B97F4A7C15ull + (uint64_t)i);
-    if (source == EIN__S_ZEROS) return 0;
-    if (source == EIN__S_ONES) return 1;
-    if (source == EIN__S_RANDN) {
+    if (t->source == EIN__S_ZEROS) return 0;
+    if (t->source == EIN__S_ONES) return 1;
+    if (t->source == EIN__S_RANDN) {
         int32_t sum = (int32_t)((z & 0xffff) + (z >> 16 & 0xffff) + (z >> 32 & 0xffff) + (z >> 48));
         float scale = (float)(t->a * 2.6429e-5);
         return (double)((float)(sum - 131070) * scale);
@@ -461,27 +461,16 @@ EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data
     if (ein_get_status(ctx)) return ein_get_status(ctx);
     if (!data) return EIN_USAGE;
     const ein__graph *g = &ctx->graph;
-    if (kind == 'w' && index >= 0 && index < (int)arrlen(g->weight)) {
-        const ein__tensor *t = &g->tensor[g->weight[index]];
-        if (t->source == EIN__S_NONE || t->source == EIN__S_BLOB) return EIN_USAGE;
-        int64_t n = ein__elements(&t->shape);
-        for (int64_t i = 0; i < n; i++)
-            ein__store(data, t->dtype, i, ein__seeded_value(t, t->source, i));
-        return EIN_OK;
-    }
-    if (kind == 'i' && index >= 0 && index < (int)arrlen(g->input)) {
-        ein__tensor t = g->tensor[g->input[index]];
-        bool real = t.dtype == EIN__F32 || t.dtype == EIN__F16 || t.dtype == EIN__BF16;
-        t.seed = 7001 + index;
-        t.a = real ? 1 : 0;
-        t.b = 1;
-        int64_t n = ein__elements(&t.shape);
-        for (int64_t i = 0; i < n; i++)
-            ein__store(data, t.dtype, i,
-                       ein__seeded_value(&t, real ? EIN__S_RANDN : EIN__S_UNIFORM, i));
-        return EIN_OK;
-    }
-    return EIN_USAGE;
+    ein__tensor t;
+    if (kind == 'w' && index >= 0 && index < (int)arrlen(g->weight))
+        t = g->tensor[g->weight[index]];
+    else if (kind == 'i' && index >= 0 && index < (int)arrlen(g->input))
+        t = ein__input_source(ctx, index);
+    else return EIN_USAGE;
+    if (t.source == EIN__S_NONE || t.source == EIN__S_BLOB) return EIN_USAGE;
+    int64_t n = ein__elements(&t.shape);
+    for (int64_t i = 0; i < n; i++) ein__store(data, t.dtype, i, ein__seeded_value(&t, i));
+    return EIN_OK;
 }
 
 static void ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *from,

@@ -32,7 +32,7 @@
 //     dim N = 1, H = 2*N                      sizes; later ones may use earlier ones
 //     small H = 7                             the shrunken set that tests use (ein_desc.small)
 //     blob W = "file.safetensors"             relative, inside the model's directory
-//     input x: f32[N,3,H,H]
+//     input x: f32[N,3,H,H]                   a seeded source here makes the values of tests
 //     weight k: f32[8,3,3,3] = W "key"        or zeros(), ones(), randn(seed, std),
 //                                             uniform(seed, lo, hi); seeded values are exact
 //     output y, z                             before or after y is defined
@@ -322,7 +322,8 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
 EIN_DEF bool ein_describe(const ein_ctx *ctx, char kind, int index, ein_tensor_info *info);
 // Shape of any tensor of the model; used by importers that fold shape computations.
 EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_t dims[10]);
-// Writes the values of a seeded weight ('w') or the default test input ('i'), dense row-major.
+// Writes the values of a seeded weight ('w') or those of an input ('i') where none are given, dense
+// row-major: from its source, or by default about normal for floats, 0 or 1 for integers.
 // EIN_USAGE, which is not kept: there is no such tensor, or its values are not seeded.
 EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data);
 // Of the weights' names, types and shapes, as a blob has it in bytes 16 to 23.

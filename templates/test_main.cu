@@ -94,7 +94,7 @@ static int load_input(test *t, int i) {
     void *host;
     TRY(host_alloc(&host, in->bytes));
     int code = 0;
-    if (!t->in_file[i]) seeded(in, 7001 + (unsigned long long)i, host);
+    if (!t->in_file[i]) seeded(in, i, 0, host);
     else code = read_file(t->in_file[i], &file, &bytes);
     if (!code && t->in_file[i]) code = parse_npy(t->in_file[i], file, bytes, in, host);
     free(file);

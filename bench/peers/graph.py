@@ -195,15 +195,9 @@ def input_set(graph, index):
     """The seeded inputs that emitted test programs use: set 0 is that of --check and --out."""
     out = []
     for j, t in enumerate(graph.inputs):
-        source = t.source
-        if source is None:
-            source = ("randn", {}) if t.dtype in tensors.FLOATS else ("uniform", {"lo": 0, "hi": 1})
-        source = (source[0], dict(source[1]))
-        source[1]["seed"] = 7001 + j + 1000 * index
-        if index == 0:
-            out.append(tensors.default_input(j, t))
-        else:
-            out.append(tensors.seeded(t.name, t.dtype, t.shape, source))
+        kind, attributes = tensors.input_source(j, t)
+        seed = attributes.get("seed", 0) + 1000 * index
+        out.append(tensors.seeded(t.name, t.dtype, t.shape, (kind, dict(attributes, seed=seed))))
     return out
 
 

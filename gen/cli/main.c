@@ -43,7 +43,8 @@ static const cmd_option pack_options[] = {
 
 static const cmd_option eval_options[] = {
     {"out", "DIR", "directory for the results: a file NAME.npy for each output"},
-    {"in", "NAME=FILE.npy...", "values of an input; without it, seeded random ones"},
+    {"in", "NAME=FILE.npy...",
+     "values of an input; without it, those of its source, else random ones"},
     {"weights", "FILE", "weights from a file that einnet pack wrote"},
     NO_OPTION,
 };

@@ -204,6 +204,25 @@ static void ein__tsources(ein__tester *z, ein__buf *out, ein__vkind kind) {
     ein__put(out, "    {VALUES, 0, 0}};\n");
 }
 
+// Text of the table from which the test program makes inputs that no file gives.
+static const char *ein__tinputs(ein_ctx *ctx) {
+    ein__buf b = {0};
+    ein__put(&b, "static const source sources[INPUTS + 1] = {\n");
+    for (int i = 0; i < (int)arrlen(ctx->graph.input); i++) {
+        ein__tensor t = ein__input_source(ctx, i);
+        ein__putf(&b, "    {%lluull, %s, ", (unsigned long long)t.seed,
+                  t.source == EIN__S_RANDN ? "true" : "false");
+        ein__put_real(&b, t.a);
+        ein__put(&b, ", ");
+        ein__put_real(&b, t.source == EIN__S_RANDN ? 0 : t.b);
+        ein__put(&b, "},\n");
+    }
+    ein__put(&b, "    {0, false, 0, 0}};");
+    const char *text = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return text;
+}
+
 static void ein__ttables(ein__tester *z, ein__buf *out) {
     // ORDER ein__dtype
     static const char *const type[EIN__NDTYPE] = {"F32", "F16", "BF16", "I8",
@@ -310,7 +329,8 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
         ein__put_section(out, "basics");
         ein__tbase(&z, out, conv, gemm);
         ein__put_section(out, "elements and files");
-        ein__tmpl_put(out, ein__tmpl_test_data, NULL, 0);
+        ein__key sources = {"sources", ein__tinputs(ctx)};
+        ein__tmpl_put(out, ein__tmpl_test_data, &sources, 1);
         ein__put_section(out, "the reference: the model's equations, one kernel a value");
         ein__ttables(&z, out);
         ein__tmpl_put(out, ein__tmpl_test_reference, NULL, 0);

@@ -124,6 +124,24 @@ static bool ein__source(ein__expander *x, const ein__stmt *s, ein__tensor *t) {
     return false;
 }
 
+// How values of an input are made where none are given: as the model says or, where it says
+// nothing, about normal for floats, 0 or 1 for integers.
+EIN__FN ein__tensor ein__input_source(const ein_ctx *ctx, int index) {
+    ein__tensor t = ctx->graph.tensor[ctx->graph.input[index]];
+    bool real = t.dtype == EIN__F32 || t.dtype == EIN__F16 || t.dtype == EIN__BF16;
+    if (t.source == EIN__S_RANDN || t.source == EIN__S_UNIFORM) return t;
+    if (t.source == EIN__S_NONE) {
+        t.source = real ? EIN__S_RANDN : EIN__S_UNIFORM;
+        t.seed = 7001 + index;
+        t.a = real ? 1 : 0;
+        t.b = 1;
+        return t;
+    }
+    t.a = t.b = t.source == EIN__S_ONES;
+    t.source = EIN__S_UNIFORM;
+    return t;
+}
+
 static bool ein__expand_tensor(ein__expander *x, ein__frame *f, const ein__stmt *s) {
     bool input = s->kind == EIN__ST_INPUT;
     ein__graph *g = &x->ctx->graph;

@@ -272,6 +272,17 @@ expect 0 'eval' "$einnet" eval m.ein --out r1
 expect 0 'eval with packed weights' "$einnet" eval m.ein --weights m.weights --out r2
 check 'the same values' cmp r1/y.npy r2/y.npy
 expect 0 'eval: results as inputs' "$einnet" eval m.ein --small --out r1
+# An input may state where its values come from as a weight does, by numbers of its own.
+for type in 'f32 randn(seed=9,std=0.5)' 'f16 uniform(seed=3,lo=-2,hi=5)' 'f32 zeros()' \
+    'f32 ones()' 'i64 uniform(seed=3,lo=-7,hi=900)'; do
+    for kind in input weight; do
+        printf 'ein 1\nmodel q\n%s x: %s[33] = %s\noutput y\ny[i] = x[i]\n' $kind $type \
+            > source_$kind.ein
+    done
+    expect 0 "eval: an input of $type" "$einnet" eval source_input.ein --out r_input
+    expect 0 "eval: a weight of $type" "$einnet" eval source_weight.ein --out r_weight
+    check "the same values, $type" cmp r_input/y.npy r_weight/y.npy
+done
 expect 3 'eval: type of an input' "$einnet" eval m.ein --in x=r1/y.npy --out r3
 says 'f32[2,4]'
 expect 2 'eval: unknown input' "$einnet" eval m.ein --in xx=r1/y.npy --out r3

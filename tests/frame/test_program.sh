@@ -37,6 +37,36 @@ for args in '' '--steps' "$work/p.weights --bench-ms" "$work/p.weights --bench-m
     check "usage: $args" [ $? = 2 ]
 done
 
+# Inputs that no file gives: by their sources, the same values as in eval and in the oracle.
+cat > "$work/s.ein" << 'END'
+ein 1
+model s
+input a: f32[99] = randn(seed=5, std=0.25)
+input b: f16[99] = uniform(seed=6, lo=-3, hi=8)
+input c: i64[99] = uniform(seed=7, lo=-5, hi=3000000000)
+input d: i8[99] = ones()
+input e: f32[99] = zeros()
+input f: f32[99]
+input g: i32[99]
+input h: f32[99] = uniform(lo=0.1, hi=0.7)
+output ya, yb, yc, yd, ye, yf, yg, yh
+END
+for name in a b c d e f g h; do
+    echo "y$name[i] = $name[i]" >> "$work/s.ein"
+done
+check 'sources: emit' build/einnet emit "$work/s.ein" -o "$work/s.cu" --test "$work/s_test.cu"
+check 'sources: pack' build/einnet pack "$work/s.ein" -o "$work/s.weights"
+check 'sources: build' tests/judge/judgecc --quick -o "$work/s" "$work/s_test.cu" "$work/s.cu"
+mkdir "$work/s1"
+check 'sources: run' "$work/s" "$work/s.weights" --check --out "$work/s1"
+check 'sources: eval' build/einnet eval "$work/s.ein" --out "$work/s2"
+check 'sources: oracle' .venv/bin/python tests/oracle/run.py eval "$work/s.ein" --out "$work/s3"
+check 'sources: the same values' .venv/bin/python -c "
+import numpy as np, sys
+for name in 'abcdefgh':
+    one, two, three = (np.load('%s/s%d/y%s.npy' % (sys.argv[1], k, name)) for k in (1, 2, 3))
+    assert np.array_equal(two, three) and np.array_equal(one, two.astype(one.dtype)), name" "$work"
+
 # Branches of a recorded graph: it gives the same bits in whatever order its edges leave open, and
 # no wait of the program is one too many.
 check 'towers: emit' build/einnet emit tests/unseen/towers.ein --small -o "$work/t.cu" \

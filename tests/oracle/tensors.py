@@ -114,16 +114,19 @@ def small_integers(name, dtype, shape, positive=False, seed=None):
     return filled(shape, dtype, lambda i, n: integer_chunk(seed, i, n, lo, hi))
 
 
-def default_input(index, tensor, ints=False):
-    seed = 7001 + index
-    if tensor.source and tensor.source[0] != "blob" and not ints:
-        return seeded(tensor.name, tensor.dtype, tensor.shape, tensor.source)
+def input_source(index, tensor):
+    """How an input's values are made where none are given: as the model says, or by default."""
+    if tensor.source:
+        return tensor.source
     if tensor.dtype in FLOATS:
-        if ints:
-            return small_integers(tensor.name, tensor.dtype, tensor.shape, seed=seed)
-        return seeded(tensor.name, tensor.dtype, tensor.shape, ("randn", {"seed": seed}))
-    return seeded(tensor.name, tensor.dtype, tensor.shape,
-                  ("uniform", {"seed": seed, "lo": 0, "hi": 1}))
+        return "randn", {"seed": 7001 + index}
+    return "uniform", {"seed": 7001 + index, "lo": 0, "hi": 1}
+
+
+def default_input(index, tensor, ints=False):
+    if ints and tensor.dtype in FLOATS:
+        return small_integers(tensor.name, tensor.dtype, tensor.shape, seed=7001 + index)
+    return seeded(tensor.name, tensor.dtype, tensor.shape, input_source(index, tensor))
 
 
 # ---------------------------------------------------------------- bytes
