@@ -36,7 +36,7 @@
 //     dim N = 1, H = 2*N                      sizes; later ones may use earlier ones
 //     small H = 7                             the shrunken set that tests use (ein_desc.small)
 //     blob W = "file.safetensors"             relative, inside the model's directory
-//     input x: f32[N,3,H,H]
+//     input x: f32[N,3,H,H]                   a seeded source here makes the values of tests
 //     weight k: f32[8,3,3,3] = W "key"        or zeros(), ones(), randn(seed, std),
 //                                             uniform(seed, lo, hi); seeded values are exact
 //     output y, z                             before or after y is defined
@@ -326,7 +326,8 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
 EIN_DEF bool ein_describe(const ein_ctx *ctx, char kind, int index, ein_tensor_info *info);
 // Shape of any tensor of the model; used by importers that fold shape computations.
 EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_t dims[10]);
-// Writes the values of a seeded weight ('w') or the default test input ('i'), dense row-major.
+// Writes the values of a seeded weight ('w') or those of an input ('i') where none are given, dense
+// row-major: from its source, or by default about normal for floats, 0 or 1 for integers.
 // EIN_USAGE, which is not kept: there is no such tensor, or its values are not seeded.
 EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data);
 // Of the weights' names, types and shapes, as a blob has it in bytes 16 to 23.
@@ -8195,6 +8196,24 @@ static bool ein__source(ein__expander *x, const ein__stmt *s, ein__tensor *t) {
                best ? ein__hint(x->ctx, best)
                     : "; sources are zeros(), ones(), randn(..) and uniform(..)");
     return false;
+}
+
+// How values of an input are made where none are given: as the model says or, where it says
+// nothing, about normal for floats, 0 or 1 for integers.
+EIN__FN ein__tensor ein__input_source(const ein_ctx *ctx, int index) {
+    ein__tensor t = ctx->graph.tensor[ctx->graph.input[index]];
+    bool real = t.dtype == EIN__F32 || t.dtype == EIN__F16 || t.dtype == EIN__BF16;
+    if (t.source == EIN__S_RANDN || t.source == EIN__S_UNIFORM) return t;
+    if (t.source == EIN__S_NONE) {
+        t.source = real ? EIN__S_RANDN : EIN__S_UNIFORM;
+        t.seed = 7001 + index;
+        t.a = real ? 1 : 0;
+        t.b = 1;
+        return t;
+    }
+    t.a = t.b = t.source == EIN__S_ONES;
+    t.source = EIN__S_UNIFORM;
+    return t;
 }
 
 static bool ein__expand_tensor(ein__expander *x, ein__frame *f, const ein__stmt *s) {
@@ -45529,6 +45548,8 @@ static const char *const ein__tmpl_create[] = {
     "//@key tf32      products are TF32",
     "//@key kernel    a kernel of the program, to ask what it was compiled for; empty: none",
     "//@key alike     the program has calls that libraries are asked about in create",
+    "//@key libraries the program calls libraries",
+    "//@key prepare   some constants are made of weights",
     "//@key grouped   some products of different sizes are one call",
     "//@key early     some kernels may be launched before the one before is over",
     "//@key large     array `large` of kernels that have to ask for their shared memory; empty: none",
@@ -45671,6 +45692,7 @@ static const char *const ein__tmpl_create[] = {
     "}",
     "",
     "//@end",
+    "//@if libraries",
     "static int open_libraries($model *m) {",
     "    //@if conv",
     "    CUDNN_CALL(m, \"cudnnCreate\", cudnnCreate(&m->cudnn));",
@@ -45702,16 +45724,10 @@ static const char *const ein__tmpl_create[] = {
     "        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));",
     "    }",
     "    //@end",
-    "    //@if gemm",
-    "    //@else",
-    "    //@if alike",
-    "    //@else",
-    "    (void)m;",
-    "    //@end",
-    "    //@end",
     "    return 0;",
     "}",
     "",
+    "//@end",
     "//@if branches",
     "static int open_branches($model *m) {",
     "    for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)",
@@ -45724,11 +45740,12 @@ static const char *const ein__tmpl_create[] = {
     "//@end",
     "static int create_all($model *m, const void *weights, const $model_options *o) {",
     "    cudaStream_t stream = NULL;",
-    "    int r = open_libraries(m);",
-    "    //@if branches",
-    "    if (!r) r = open_branches(m);",
+    "    //@if libraries",
+    "    CALL(open_libraries(m));",
     "    //@end",
-    "    if (r) return r;",
+    "    //@if branches",
+    "    CALL(open_branches(m));",
+    "    //@end",
     "    if (o && o->arena) {",
     "        m->arena = (char *)o->arena;",
     "        if ((size_t)m->arena % 256)",
@@ -45738,20 +45755,22 @@ static const char *const ein__tmpl_create[] = {
     "        m->own_arena = 1;",
     "    }",
     "    CUDA_CALL(m, \"stream\", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));",
-    "    r = upload(m, (const unsigned char *)weights, stream);",
+    "    int r = upload(m, (const unsigned char *)weights, stream);",
     "    //@if grouped",
     "    if (!r) r = grouped_open(m, stream);",
     "    //@end",
+    "    //@if prepare",
     "    if (!r) r = prepare_weights(m, stream);",
+    "    //@end",
     "    cudaError_t e = cudaStreamSynchronize(stream);",
     "    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, \"weights\", cudaGetErrorString(e));",
     "    e = cudaStreamDestroy(stream);",
     "    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, \"stream\", cudaGetErrorString(e));",
-    "    if (m->init) {",
-    "        e = cudaFree(m->init);",
-    "        m->init = NULL;",
-    "        if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, \"weights\", cudaGetErrorString(e));",
-    "    }",
+    "    //@if init",
+    "    e = cudaFree(m->init);",
+    "    m->init = NULL;",
+    "    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, \"weights\", cudaGetErrorString(e));",
+    "    //@end",
     "    return r;",
     "}",
     "",
@@ -45780,6 +45799,7 @@ static const char *const ein__tmpl_destroy[] = {
     "//@key convs  how many convolutions",
     "//@key gemm   the program calls cuBLAS",
     "//@key branches  of a recorded graph; empty: one",
+    "//@key init   some memory is needed by create alone",
     "//@key matmuls  how many calls of cublasLt",
     "void $model_destroy($model *m) {",
     "    if (!m) return;",
@@ -45801,7 +45821,9 @@ static const char *const ein__tmpl_destroy[] = {
     "    for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)",
     "        if (m->side[i]) cudaStreamDestroy(m->side[i]);",
     "    //@end",
+    "    //@if init",
     "    if (m->init) cudaFree(m->init);",
+    "    //@end",
     "    if (m->constants) cudaFree(m->constants);",
     "    if (m->own_arena) cudaFree(m->arena);",
     "    free(m);",
@@ -49349,14 +49371,17 @@ static const char *const ein__tmpl_state[] = {
     "//@key events    that order them",
     "//@key grouped   some products of different sizes are one call",
     "//@key early     some kernels may be launched before the one before is over",
+    "//@key init      some memory is needed by create alone",
     "//@key large     some kernels have to ask for their shared memory",
     "struct $model {",
     "    int ready;  // create went through",
     "    char error[256];",
     "    char *arena;  // activations and workspace",
     "    int own_arena;",
-    "    char *constants;        // weights that run reads, and what create made of them",
-    "    char *init;             // only while create runs",
+    "    char *constants;  // weights that run reads, and what create made of them",
+    "    //@if init",
+    "    char *init;  // only while create runs",
+    "    //@end",
     "    cudaGraphExec_t graph;  // recorded by capture for these addresses",
     "    const void *graph_in[$nin];",
     "    void *graph_out[$nout];",
@@ -49799,7 +49824,7 @@ static const char *const ein__tmpl_test_bench[] = {
     "            b->in[s][j] = NULL;",
     "            TRY(device_alloc(&b->in[s][j], in->bytes));",
     "            TRY(host_alloc(&host, in->bytes));",
-    "            seeded(in, 7001 + (unsigned long long)j + 1000 * (unsigned long long)s, host);",
+    "            seeded(in, j, s, host);",
     "            int code = to_device(t, b->in[s][j], host, in->bytes);",
     "            free(host);",
     "            if (code) return code;",
@@ -50130,6 +50155,7 @@ static const char *const ein__tmpl_test_check[] = {
     "}",
     0};
 static const char *const ein__tmpl_test_data[] = {
+    "//@key sources  the table of where the values of inputs come from",
     "// ---- elements",
     "",
     "enum dtype { F32, F16, BF16, I8, U8, I32, I64, BOOL, DTYPES };",
@@ -50209,18 +50235,35 @@ static const char *const ein__tmpl_test_data[] = {
     "    return type == I8 \? (signed char)byte : byte;",
     "}",
     "",
-    "static void put_int(dtype type, void *data, size_t i, int v) {",
+    "static void put_int(dtype type, void *data, size_t i, long long v) {",
     "    switch (dtypes[type].size) {",
     "    case 8: ((long long *)data)[i] = v; break;",
-    "    case 4: ((int *)data)[i] = v; break;",
+    "    case 4: ((int *)data)[i] = (int)v; break;",
     "    default: ((signed char *)data)[i] = (signed char)v;",
     "    }",
     "}",
     "",
-    "// Values that every implementation reproduces bit for bit: about normal for floats, 0 or 1 for",
-    "// integers. Element i is drawn from a hash of the seed and i.",
-    "static void seeded(const tensor *t, unsigned long long seed, void *data) {",
+    "// Where an input's values come from that no file gives: about normal with deviation a, or evenly",
+    "// from a to b.",
+    "struct source {",
+    "    unsigned long long seed;",
+    "    bool normal;",
+    "    double a, b;",
+    "};",
+    "$sources;",
+    "",
+    "static long long between(long long a, long long b, unsigned long long z) {",
+    "    const unsigned long long span = (unsigned long long)b - (unsigned long long)a + 1;",
+    "    return (long long)((unsigned long long)a + (span \? z % span : z));",
+    "}",
+    "",
+    "// Values that every implementation reproduces bit for bit: element i is drawn from a hash of the",
+    "// seed and i. Set 0 is the one that the model states.",
+    "static void seeded(const tensor *t, int input, int set, void *data) {",
+    "    const source *s = &sources[input];",
     "    const unsigned long long golden = 0x9E3779B97F4A7C15ull;",
+    "    const unsigned long long seed = s->seed + 1000 * (unsigned long long)set;",
+    "    const float scale = (float)(s->a * 2.6429e-5), low = (float)s->a, width = (float)s->b - low;",
     "    dtype type = dtype_of(t->dtype);",
     "    size_t n = count_of(t);",
     "    for (size_t i = 0; i < n; i++) {",
@@ -50228,12 +50271,11 @@ static const char *const ein__tmpl_test_data[] = {
     "        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;",
     "        z = (z ^ z >> 27) * 0x94D049BB133111EBull;",
     "        z ^= z >> 31;",
-    "        if (!is_float(type)) {",
-    "            put_int(type, data, i, (int)(z & 1));",
-    "            continue;",
-    "        }",
     "        int sum = (int)((z & 0xffff) + (z >> 16 & 0xffff) + (z >> 32 & 0xffff) + (z >> 48));",
-    "        put_float(type, data, i, (float)(sum - 131070) * (float)2.6429e-5);",
+    "        // Rounded before it is added, whether the machine fuses the two or not.",
+    "        float part = (float)(ldexp((double)(z >> 40), -24) * width);",
+    "        if (!is_float(type)) put_int(type, data, i, between((long long)s->a, (long long)s->b, z));",
+    "        else put_float(type, data, i, s->normal \? (float)(sum - 131070) * scale : low + part);",
     "    }",
     "}",
     "",
@@ -50593,7 +50635,7 @@ static const char *const ein__tmpl_test_main[] = {
     "    void *host;",
     "    TRY(host_alloc(&host, in->bytes));",
     "    int code = 0;",
-    "    if (!t->in_file[i]) seeded(in, 7001 + (unsigned long long)i, host);",
+    "    if (!t->in_file[i]) seeded(in, i, 0, host);",
     "    else code = read_file(t->in_file[i], &file, &bytes);",
     "    if (!code && t->in_file[i]) code = parse_npy(t->in_file[i], file, bytes, in, host);",
     "    free(file);",
@@ -54792,6 +54834,7 @@ typedef struct ein__launch {
     ein__val arg[EIN__MAX_PARAMS];
     int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
+    const char *of;     // the tensor that it makes, for messages
     ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument in front of the pointers, or NULL
     ein__val rounded;   // weights that create is to round to TF32, or none
@@ -55171,8 +55214,8 @@ static int ein__kblock(int64_t threads) {
 
 static bool ein__kgrid(ein_ctx *ctx, ein__launch *l, int64_t blocks, int threads) {
     if (blocks > INT32_MAX) {
-        ein__error(ctx, EIN_RESOURCES, (ein__pos){0}, "a kernel would need %lld blocks",
-                   (long long)blocks);
+        ein__error(ctx, EIN_RESOURCES, (ein__pos){0}, "%s: its kernel would need %lld blocks",
+                   l->of, (long long)blocks);
         return false;
     }
     l->grid[0] = (unsigned)blocks;
@@ -62281,7 +62324,7 @@ static void ein__emit_family(ein_ctx *ctx, const ein__step *step, ein__kfamily *
         for (int vec = ein__kwidest(ctx, step, family); vec > 0; vec = vec == 8 ? 4 : vec - 3) {
             ein__kgen g = ein__kgen_of(ctx, step, wide, vec);
             size_t start = out->n;
-            *launch = (ein__launch){0};
+            *launch = (ein__launch){.of = step->name};
             bool done = family(&g, step, hint, out, launch);
             bool too_wide = g.too_wide, overflow = g.overflow;
             ein__kgen_free(&g);
@@ -62307,6 +62350,7 @@ static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *ou
 // equal text whatever the tensors are called: equal names mean the same kernel.
 EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
                               ein__launch *launch) {
+    launch->of = step->name;
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
     else if (step->chained && !step->sums)
@@ -62337,7 +62381,7 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
     for (int i = 0; i < ns; i++) g.slot[sums[i]].level = i + 1;
     ein__kcount(&g, s->body);
     ein__ktext value = ein__kvalue(&g, s->body, 0);
-    *launch = (ein__launch){0};
+    *launch = (ein__launch){.of = ein__val_get(ctx, v)->name};
     // What is free of the terms is named in front of their loops.
     if (s->reduce != EIN__R_NONE && g.num == EIN__NUM_INT)
         value = ein__kname_value(&g, s->body, 0, value);
@@ -62573,6 +62617,7 @@ static const char *ein__slice_arguments(ein__kgen *g, const ein__step *step, con
 static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l) {
     ein__launch part[2], all;
     memset(&all, 0, sizeof all);
+    all.of = step->name;
     const ein__step *of[] = {step->ahead, step};
     ein__val v = step->ahead->out;
     for (int k = 0; k < 2 && !ctx->status; k++)
@@ -62640,7 +62685,7 @@ static void ein__put_sibling(ein__kgen *g, const ein__step *step, int k, const e
 }
 
 static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l) {
-    ein__launch part[EIN__SIBLINGS], all = {0};
+    ein__launch part[EIN__SIBLINGS], all = {.of = step->name};
     int64_t threads = 0, blocks = 0;
     ein__buf calls = {0};
     for (int k = 0; k <= step->npeer; k++) {
@@ -64141,7 +64186,8 @@ static bool ein__put_rounding(ein__emitter *z, ein__buf *out) {
 }
 
 // Steps from..to - 1 as function `name`.
-static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *name, bool init,
+// False: create has nothing to do there, and no function is put.
+static bool ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *name, bool init,
                                     ptrdiff_t from, ptrdiff_t to) {
     ein_ctx *ctx = z->ctx;
     const ein__step *steps = init ? ctx->plan.init : ctx->plan.step;
@@ -64160,20 +64206,25 @@ static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *
         if (ctx->plan.join[b] >= 0)
             ein__putf(&body, "    CALL(await_event(m, 0, %d));  // branch %d\n",
                       steps[ctx->plan.join[b]].event, b);
-    ein__putf(&head, "static int %s(%s *m, %scudaStream_t stream) {", name, ein__symbol(ctx), list);
-    ein__tmpl_line(out, head.s, head.n);
-    if (!body.n) ein__put(out, "    (void)m;\n");
-    if (!init && !z->in) ein__put(out, "    (void)in;\n");
-    if (!init && !z->out) ein__put(out, "    (void)out;\n");
-    if (!stream) ein__put(out, "    (void)stream;\n");
-    ein__put_n(out, body.s, body.n);
-    ein__put(out, "    return 0;\n}\n\n");
+    bool any = !init || body.n;
+    if (any) {
+        ein__putf(&head, "static int %s(%s *m, %scudaStream_t stream) {", name, ein__symbol(ctx),
+                  list);
+        ein__tmpl_line(out, head.s, head.n);
+        if (!body.n) ein__put(out, "    (void)m;\n");
+        if (!init && !z->in) ein__put(out, "    (void)in;\n");
+        if (!init && !z->out) ein__put(out, "    (void)out;\n");
+        if (!stream) ein__put(out, "    (void)stream;\n");
+        ein__put_n(out, body.s, body.n);
+        ein__put(out, "    return 0;\n}\n\n");
+    }
     ein__buf_free(&body);
     ein__buf_free(&head);
+    return any;
 }
 
 // The steps as functions of bounded length, and one that calls them in order.
-static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
+static bool ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     ein_ctx *ctx = z->ctx;
     const ein__step *steps = init ? ctx->plan.init : ctx->plan.step;
     const char *whole = init ? "prepare_weights" : "steps";
@@ -64181,10 +64232,7 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     ptrdiff_t n = arrlen(steps), from = 0, to = ein__steps_end(steps, 0, n);
     ein__buf calls = {0};
     arrsetlen(z->said, 0);
-    if (to == n) {
-        ein__put_steps_function(z, out, whole, init, 0, n);
-        return;
-    }
+    if (to == n) return ein__put_steps_function(z, out, whole, init, 0, n);
     for (; from < n; from = to) {
         to = ein__steps_end(steps, from, n);
         const char *name = ein__namef(ctx, "%s_from_%s", whole, ein__call_name(ctx, &steps[from]));
@@ -64194,6 +64242,7 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     ein__putf(out, "static int %s(%s *m, %scudaStream_t stream) {\n%s    return 0;\n}\n\n", whole,
               ein__symbol(ctx), init ? "" : "const void *const *in, void *const *out, ", calls.s);
     ein__buf_free(&calls);
+    return true;
 }
 
 static void ein__put_info_list(ein_ctx *ctx, ein__buf *out, const char *title, const int *list,
@@ -64372,7 +64421,8 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
     const char *matmuls = ein__number_text(ctx, z->matmuls);
     ptrdiff_t nin = arrlen(ctx->graph.input);
     ein__put_section(out, "create");
-    ein__put_steps(z, out, true);
+    bool prepare = ein__put_steps(z, out, true);
+    const char *libraries = z->convs + z->gemms + z->matmuls ? "1" : "";
     ein__key create[] = {
         {"model", model},
         {"MODEL", upper},
@@ -64391,6 +64441,8 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"branches", branches},
         {"matmuls", matmuls},
         {"alike", z->convs + z->matmuls ? "1" : ""},
+        {"libraries", libraries},
+        {"prepare", prepare ? "1" : ""},
         {"early", z->early ? "1" : ""},
         {"large", ein__large_list(z)}};
     ein__tmpl_put(out, ein__tmpl_create, create, EIN__COUNT(create));
@@ -64400,12 +64452,17 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
                       {"nin", ein__number_text(ctx, nin)},
                       {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                       {"branches", branches},
-                      {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"},
+                      {"libraries", libraries},
                       {"early", z->early ? "1" : ""}};
     ein__tmpl_put(out, ein__tmpl_run, run, EIN__COUNT(run));
     ein__put_section(out, "destroy");
-    ein__key destroy[] = {{"model", model}, {"conv", conv},         {"convs", convs},
-                          {"gemm", gemm},   {"branches", branches}, {"matmuls", matmuls}};
+    ein__key destroy[] = {{"model", model},
+                          {"conv", conv},
+                          {"convs", convs},
+                          {"gemm", gemm},
+                          {"branches", branches},
+                          {"matmuls", matmuls},
+                          {"init", ctx->plan.init_bytes ? "1" : ""}};
     ein__tmpl_put(out, ein__tmpl_destroy, destroy, EIN__COUNT(destroy));
     ein__put_section(out, "info");
     ein__put_info(z, out);
@@ -64488,6 +64545,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                         {"branches", ein__branches_text(ctx)},
                         {"events", ein__number_text(ctx, ctx->plan.events)},
+                        {"init", ctx->plan.init_bytes ? "1" : ""},
                         {"early", z->early ? "1" : ""},
                         {"large", z->large.n ? "1" : ""},
                         {"grouped", z->group_bytes ? "1" : ""}};
@@ -64862,6 +64920,25 @@ static void ein__tsources(ein__tester *z, ein__buf *out, ein__vkind kind) {
     ein__put(out, "    {VALUES, 0, 0}};\n");
 }
 
+// Text of the table from which the test program makes inputs that no file gives.
+static const char *ein__tinputs(ein_ctx *ctx) {
+    ein__buf b = {0};
+    ein__put(&b, "static const source sources[INPUTS + 1] = {\n");
+    for (int i = 0; i < (int)arrlen(ctx->graph.input); i++) {
+        ein__tensor t = ein__input_source(ctx, i);
+        ein__putf(&b, "    {%lluull, %s, ", (unsigned long long)t.seed,
+                  t.source == EIN__S_RANDN ? "true" : "false");
+        ein__put_real(&b, t.a);
+        ein__put(&b, ", ");
+        ein__put_real(&b, t.source == EIN__S_RANDN ? 0 : t.b);
+        ein__put(&b, "},\n");
+    }
+    ein__put(&b, "    {0, false, 0, 0}};");
+    const char *text = ein__name(ctx, b.s);
+    ein__buf_free(&b);
+    return text;
+}
+
 static void ein__ttables(ein__tester *z, ein__buf *out) {
     // ORDER ein__dtype
     static const char *const type[EIN__NDTYPE] = {"F32", "F16", "BF16", "I8",
@@ -64968,7 +65045,8 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
         ein__put_section(out, "basics");
         ein__tbase(&z, out, conv, gemm);
         ein__put_section(out, "elements and files");
-        ein__tmpl_put(out, ein__tmpl_test_data, NULL, 0);
+        ein__key sources = {"sources", ein__tinputs(ctx)};
+        ein__tmpl_put(out, ein__tmpl_test_data, &sources, 1);
         ein__put_section(out, "the reference: the model's equations, one kernel a value");
         ein__ttables(&z, out);
         ein__tmpl_put(out, ein__tmpl_test_reference, NULL, 0);
@@ -67137,6 +67215,24 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value) {
     return ctx->status;
 }
 
+// What is wrong with the small sizes alone would show when somebody tests the model. Beside a dim
+// that the caller sets they may be wrong.
+static void ein__check_small(ein_ctx *ctx) {
+    const ein_desc desc = {.small = true};
+    bool differs = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.dim); i++)
+        differs |= ctx->graph.dim[i].small != ctx->graph.dim[i].value;
+    if (ctx->status || ctx->desc.small || !differs || arrlen(ctx->dim_override)) return;
+    ein_ctx *small = ein_open(&desc);
+    if (!small) EIN_OUT_OF_MEMORY();
+    if (ein_add_model(small, ctx->file, ctx->text, ctx->length)) {
+        ein__put(&ctx->errors, ein_error(small));
+        ein__error(ctx, small->status, (ein__pos){0, 0},
+                   "this is so with the sizes of the model's `small` lines");
+    }
+    ein_close(small);
+}
+
 EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *text, size_t length) {
     if (ein_get_status(ctx)) return ein_get_status(ctx);
     if (!text) return ein__misused(ctx, "ein_add_model: the text is NULL");
@@ -67145,6 +67241,7 @@ EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *tex
     ctx->text = ein__copy_text(ctx, text, length);
     ctx->length = length;
     if (ein__parse(ctx)) ein__expand(ctx);
+    ein__check_small(ctx);
     return ctx->status;
 }
 
@@ -67405,11 +67502,11 @@ static double ein__half_value(uint16_t h, bool bf16) {
 }
 
 // Element i of a seeded source, as ein.h defines it: exact, the same everywhere.
-static double ein__seeded_value(const ein__tensor *t, ein__source_kind source, int64_t i) {
+static double ein__seeded_value(const ein__tensor *t, int64_t i) {
     uint64_t z = ein__splitmix((uint64_t)t->seed * 0x9E3779B97F4A7C15ull + (uint64_t)i);
-    if (source == EIN__S_ZEROS) return 0;
-    if (source == EIN__S_ONES) return 1;
-    if (source == EIN__S_RANDN) {
+    if (t->source == EIN__S_ZEROS) return 0;
+    if (t->source == EIN__S_ONES) return 1;
+    if (t->source == EIN__S_RANDN) {
         int32_t sum = (int32_t)((z & 0xffff) + (z >> 16 & 0xffff) + (z >> 32 & 0xffff) + (z >> 48));
         float scale = (float)(t->a * 2.6429e-5);
         return (double)((float)(sum - 131070) * scale);
@@ -67457,27 +67554,16 @@ EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data
     if (ein_get_status(ctx)) return ein_get_status(ctx);
     if (!data) return EIN_USAGE;
     const ein__graph *g = &ctx->graph;
-    if (kind == 'w' && index >= 0 && index < (int)arrlen(g->weight)) {
-        const ein__tensor *t = &g->tensor[g->weight[index]];
-        if (t->source == EIN__S_NONE || t->source == EIN__S_BLOB) return EIN_USAGE;
-        int64_t n = ein__elements(&t->shape);
-        for (int64_t i = 0; i < n; i++)
-            ein__store(data, t->dtype, i, ein__seeded_value(t, t->source, i));
-        return EIN_OK;
-    }
-    if (kind == 'i' && index >= 0 && index < (int)arrlen(g->input)) {
-        ein__tensor t = g->tensor[g->input[index]];
-        bool real = t.dtype == EIN__F32 || t.dtype == EIN__F16 || t.dtype == EIN__BF16;
-        t.seed = 7001 + index;
-        t.a = real ? 1 : 0;
-        t.b = 1;
-        int64_t n = ein__elements(&t.shape);
-        for (int64_t i = 0; i < n; i++)
-            ein__store(data, t.dtype, i,
-                       ein__seeded_value(&t, real ? EIN__S_RANDN : EIN__S_UNIFORM, i));
-        return EIN_OK;
-    }
-    return EIN_USAGE;
+    ein__tensor t;
+    if (kind == 'w' && index >= 0 && index < (int)arrlen(g->weight))
+        t = g->tensor[g->weight[index]];
+    else if (kind == 'i' && index >= 0 && index < (int)arrlen(g->input))
+        t = ein__input_source(ctx, index);
+    else return EIN_USAGE;
+    if (t.source == EIN__S_NONE || t.source == EIN__S_BLOB) return EIN_USAGE;
+    int64_t n = ein__elements(&t.shape);
+    for (int64_t i = 0; i < n; i++) ein__store(data, t.dtype, i, ein__seeded_value(&t, i));
+    return EIN_OK;
 }
 
 static void ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *from,

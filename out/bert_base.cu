@@ -2181,8 +2181,8 @@ struct bert_base {
     char error[256];
     char *arena;  // activations and workspace
     int own_arena;
-    char *constants;        // weights that run reads, and what create made of them
-    char *init;             // only while create runs
+    char *constants;  // weights that run reads, and what create made of them
+    char *init;  // only while create runs
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
@@ -2725,15 +2725,8 @@ static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) 
     return 0;
 }
 
-static int open_libraries(bert_base *m) {
-    (void)m;
-    return 0;
-}
-
 static int create_all(bert_base *m, const void *weights, const bert_base_options *o) {
     cudaStream_t stream = NULL;
-    int r = open_libraries(m);
-    if (r) return r;
     if (o && o->arena) {
         m->arena = (char *)o->arena;
         if ((size_t)m->arena % 256)
@@ -2743,17 +2736,15 @@ static int create_all(bert_base *m, const void *weights, const bert_base_options
         m->own_arena = 1;
     }
     CUDA_CALL(m, "stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    r = upload(m, (const unsigned char *)weights, stream);
+    int r = upload(m, (const unsigned char *)weights, stream);
     if (!r) r = prepare_weights(m, stream);
     cudaError_t e = cudaStreamSynchronize(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     e = cudaStreamDestroy(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "stream", cudaGetErrorString(e));
-    if (m->init) {
-        e = cudaFree(m->init);
-        m->init = NULL;
-        if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
-    }
+    e = cudaFree(m->init);
+    m->init = NULL;
+    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     return r;
 }
 

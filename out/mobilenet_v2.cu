@@ -3604,8 +3604,8 @@ struct mobilenet_v2 {
     char error[256];
     char *arena;  // activations and workspace
     int own_arena;
-    char *constants;        // weights that run reads, and what create made of them
-    char *init;             // only while create runs
+    char *constants;  // weights that run reads, and what create made of them
+    char *init;  // only while create runs
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
@@ -4336,15 +4336,8 @@ static int upload(mobilenet_v2 *m, const unsigned char *blob, cudaStream_t strea
     return 0;
 }
 
-static int open_libraries(mobilenet_v2 *m) {
-    (void)m;
-    return 0;
-}
-
 static int create_all(mobilenet_v2 *m, const void *weights, const mobilenet_v2_options *o) {
     cudaStream_t stream = NULL;
-    int r = open_libraries(m);
-    if (r) return r;
     if (o && o->arena) {
         m->arena = (char *)o->arena;
         if ((size_t)m->arena % 256)
@@ -4354,17 +4347,15 @@ static int create_all(mobilenet_v2 *m, const void *weights, const mobilenet_v2_o
         m->own_arena = 1;
     }
     CUDA_CALL(m, "stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    r = upload(m, (const unsigned char *)weights, stream);
+    int r = upload(m, (const unsigned char *)weights, stream);
     if (!r) r = prepare_weights(m, stream);
     cudaError_t e = cudaStreamSynchronize(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     e = cudaStreamDestroy(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "stream", cudaGetErrorString(e));
-    if (m->init) {
-        e = cudaFree(m->init);
-        m->init = NULL;
-        if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
-    }
+    e = cudaFree(m->init);
+    m->init = NULL;
+    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     return r;
 }
 

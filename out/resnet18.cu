@@ -2857,8 +2857,8 @@ struct resnet18 {
     char error[256];
     char *arena;  // activations and workspace
     int own_arena;
-    char *constants;        // weights that run reads, and what create made of them
-    char *init;             // only while create runs
+    char *constants;  // weights that run reads, and what create made of them
+    char *init;  // only while create runs
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
@@ -3248,15 +3248,8 @@ static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-static int open_libraries(resnet18 *m) {
-    (void)m;
-    return 0;
-}
-
 static int create_all(resnet18 *m, const void *weights, const resnet18_options *o) {
     cudaStream_t stream = NULL;
-    int r = open_libraries(m);
-    if (r) return r;
     if (o && o->arena) {
         m->arena = (char *)o->arena;
         if ((size_t)m->arena % 256)
@@ -3266,17 +3259,15 @@ static int create_all(resnet18 *m, const void *weights, const resnet18_options *
         m->own_arena = 1;
     }
     CUDA_CALL(m, "stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    r = upload(m, (const unsigned char *)weights, stream);
+    int r = upload(m, (const unsigned char *)weights, stream);
     if (!r) r = prepare_weights(m, stream);
     cudaError_t e = cudaStreamSynchronize(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     e = cudaStreamDestroy(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "stream", cudaGetErrorString(e));
-    if (m->init) {
-        e = cudaFree(m->init);
-        m->init = NULL;
-        if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
-    }
+    e = cudaFree(m->init);
+    m->init = NULL;
+    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     return r;
 }
 

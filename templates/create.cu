@@ -14,6 +14,8 @@
 //@key tf32      products are TF32
 //@key kernel    a kernel of the program, to ask what it was compiled for; empty: none
 //@key alike     the program has calls that libraries are asked about in create
+//@key libraries the program calls libraries
+//@key prepare   some constants are made of weights
 //@key grouped   some products of different sizes are one call
 //@key early     some kernels may be launched before the one before is over
 //@key large     array `large` of kernels that have to ask for their shared memory; empty: none
@@ -156,6 +158,7 @@ static int first_like(const Row *row, int i) {
 }
 
 //@end
+//@if libraries
 static int open_libraries($model *m) {
     //@if conv
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
@@ -187,16 +190,10 @@ static int open_libraries($model *m) {
         if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
     }
     //@end
-    //@if gemm
-    //@else
-    //@if alike
-    //@else
-    (void)m;
-    //@end
-    //@end
     return 0;
 }
 
+//@end
 //@if branches
 static int open_branches($model *m) {
     for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)
@@ -209,11 +206,12 @@ static int open_branches($model *m) {
 //@end
 static int create_all($model *m, const void *weights, const $model_options *o) {
     cudaStream_t stream = NULL;
-    int r = open_libraries(m);
-    //@if branches
-    if (!r) r = open_branches(m);
+    //@if libraries
+    CALL(open_libraries(m));
     //@end
-    if (r) return r;
+    //@if branches
+    CALL(open_branches(m));
+    //@end
     if (o && o->arena) {
         m->arena = (char *)o->arena;
         if ((size_t)m->arena % 256)
@@ -223,20 +221,22 @@ static int create_all($model *m, const void *weights, const $model_options *o) {
         m->own_arena = 1;
     }
     CUDA_CALL(m, "stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    r = upload(m, (const unsigned char *)weights, stream);
+    int r = upload(m, (const unsigned char *)weights, stream);
     //@if grouped
     if (!r) r = grouped_open(m, stream);
     //@end
+    //@if prepare
     if (!r) r = prepare_weights(m, stream);
+    //@end
     cudaError_t e = cudaStreamSynchronize(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     e = cudaStreamDestroy(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "stream", cudaGetErrorString(e));
-    if (m->init) {
-        e = cudaFree(m->init);
-        m->init = NULL;
-        if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
-    }
+    //@if init
+    e = cudaFree(m->init);
+    m->init = NULL;
+    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
+    //@end
     return r;
 }
 

@@ -3,6 +3,7 @@
 //@key convs  how many convolutions
 //@key gemm   the program calls cuBLAS
 //@key branches  of a recorded graph; empty: one
+//@key init   some memory is needed by create alone
 //@key matmuls  how many calls of cublasLt
 void $model_destroy($model *m) {
     if (!m) return;
@@ -24,7 +25,9 @@ void $model_destroy($model *m) {
     for (size_t i = 1; i < sizeof m->side / sizeof *m->side; i++)
         if (m->side[i]) cudaStreamDestroy(m->side[i]);
     //@end
+    //@if init
     if (m->init) cudaFree(m->init);
+    //@end
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
     free(m);

@@ -9,14 +9,17 @@
 //@key events    that order them
 //@key grouped   some products of different sizes are one call
 //@key early     some kernels may be launched before the one before is over
+//@key init      some memory is needed by create alone
 //@key large     some kernels have to ask for their shared memory
 struct $model {
     int ready;  // create went through
     char error[256];
     char *arena;  // activations and workspace
     int own_arena;
-    char *constants;        // weights that run reads, and what create made of them
-    char *init;             // only while create runs
+    char *constants;  // weights that run reads, and what create made of them
+    //@if init
+    char *init;  // only while create runs
+    //@end
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[$nin];
     void *graph_out[$nout];

@@ -28,7 +28,8 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
     const char *matmuls = ein__number_text(ctx, z->matmuls);
     ptrdiff_t nin = arrlen(ctx->graph.input);
     ein__put_section(out, "create");
-    ein__put_steps(z, out, true);
+    bool prepare = ein__put_steps(z, out, true);
+    const char *libraries = z->convs + z->gemms + z->matmuls ? "1" : "";
     ein__key create[] = {
         {"model", model},
         {"MODEL", upper},
@@ -47,6 +48,8 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"branches", branches},
         {"matmuls", matmuls},
         {"alike", z->convs + z->matmuls ? "1" : ""},
+        {"libraries", libraries},
+        {"prepare", prepare ? "1" : ""},
         {"early", z->early ? "1" : ""},
         {"large", ein__large_list(z)}};
     ein__tmpl_put(out, ein__tmpl_create, create, EIN__COUNT(create));
@@ -56,12 +59,17 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
                       {"nin", ein__number_text(ctx, nin)},
                       {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                       {"branches", branches},
-                      {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"},
+                      {"libraries", libraries},
                       {"early", z->early ? "1" : ""}};
     ein__tmpl_put(out, ein__tmpl_run, run, EIN__COUNT(run));
     ein__put_section(out, "destroy");
-    ein__key destroy[] = {{"model", model}, {"conv", conv},         {"convs", convs},
-                          {"gemm", gemm},   {"branches", branches}, {"matmuls", matmuls}};
+    ein__key destroy[] = {{"model", model},
+                          {"conv", conv},
+                          {"convs", convs},
+                          {"gemm", gemm},
+                          {"branches", branches},
+                          {"matmuls", matmuls},
+                          {"init", ctx->plan.init_bytes ? "1" : ""}};
     ein__tmpl_put(out, ein__tmpl_destroy, destroy, EIN__COUNT(destroy));
     ein__put_section(out, "info");
     ein__put_info(z, out);
@@ -144,6 +152,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"nout", ein__number_text(ctx, arrlen(ctx->graph.output))},
                         {"branches", ein__branches_text(ctx)},
                         {"events", ein__number_text(ctx, ctx->plan.events)},
+                        {"init", ctx->plan.init_bytes ? "1" : ""},
                         {"early", z->early ? "1" : ""},
                         {"large", z->large.n ? "1" : ""},
                         {"grouped", z->group_bytes ? "1" : ""}};

@@ -475,7 +475,8 @@ static bool ein__put_rounding(ein__emitter *z, ein__buf *out) {
 }
 
 // Steps from..to - 1 as function `name`.
-static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *name, bool init,
+// False: create has nothing to do there, and no function is put.
+static bool ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *name, bool init,
                                     ptrdiff_t from, ptrdiff_t to) {
     ein_ctx *ctx = z->ctx;
     const ein__step *steps = init ? ctx->plan.init : ctx->plan.step;
@@ -494,20 +495,25 @@ static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *
         if (ctx->plan.join[b] >= 0)
             ein__putf(&body, "    CALL(await_event(m, 0, %d));  // branch %d\n",
                       steps[ctx->plan.join[b]].event, b);
-    ein__putf(&head, "static int %s(%s *m, %scudaStream_t stream) {", name, ein__symbol(ctx), list);
-    ein__tmpl_line(out, head.s, head.n);
-    if (!body.n) ein__put(out, "    (void)m;\n");
-    if (!init && !z->in) ein__put(out, "    (void)in;\n");
-    if (!init && !z->out) ein__put(out, "    (void)out;\n");
-    if (!stream) ein__put(out, "    (void)stream;\n");
-    ein__put_n(out, body.s, body.n);
-    ein__put(out, "    return 0;\n}\n\n");
+    bool any = !init || body.n;
+    if (any) {
+        ein__putf(&head, "static int %s(%s *m, %scudaStream_t stream) {", name, ein__symbol(ctx),
+                  list);
+        ein__tmpl_line(out, head.s, head.n);
+        if (!body.n) ein__put(out, "    (void)m;\n");
+        if (!init && !z->in) ein__put(out, "    (void)in;\n");
+        if (!init && !z->out) ein__put(out, "    (void)out;\n");
+        if (!stream) ein__put(out, "    (void)stream;\n");
+        ein__put_n(out, body.s, body.n);
+        ein__put(out, "    return 0;\n}\n\n");
+    }
     ein__buf_free(&body);
     ein__buf_free(&head);
+    return any;
 }
 
 // The steps as functions of bounded length, and one that calls them in order.
-static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
+static bool ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     ein_ctx *ctx = z->ctx;
     const ein__step *steps = init ? ctx->plan.init : ctx->plan.step;
     const char *whole = init ? "prepare_weights" : "steps";
@@ -515,10 +521,7 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     ptrdiff_t n = arrlen(steps), from = 0, to = ein__steps_end(steps, 0, n);
     ein__buf calls = {0};
     arrsetlen(z->said, 0);
-    if (to == n) {
-        ein__put_steps_function(z, out, whole, init, 0, n);
-        return;
-    }
+    if (to == n) return ein__put_steps_function(z, out, whole, init, 0, n);
     for (; from < n; from = to) {
         to = ein__steps_end(steps, from, n);
         const char *name = ein__namef(ctx, "%s_from_%s", whole, ein__call_name(ctx, &steps[from]));
@@ -528,6 +531,7 @@ static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
     ein__putf(out, "static int %s(%s *m, %scudaStream_t stream) {\n%s    return 0;\n}\n\n", whole,
               ein__symbol(ctx), init ? "" : "const void *const *in, void *const *out, ", calls.s);
     ein__buf_free(&calls);
+    return true;
 }
 
 static void ein__put_info_list(ein_ctx *ctx, ein__buf *out, const char *title, const int *list,

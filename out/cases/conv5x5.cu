@@ -191,8 +191,7 @@ struct conv5x5 {
     char error[256];
     char *arena;  // activations and workspace
     int own_arena;
-    char *constants;        // weights that run reads, and what create made of them
-    char *init;             // only while create runs
+    char *constants;  // weights that run reads, and what create made of them
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[1];
@@ -264,12 +263,6 @@ static int launch(conv5x5 *m, int when, void (*kernel)(P...), const char *name, 
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
-    (void)m;
-    (void)stream;
-    return 0;
-}
-
 static int check_weights(conv5x5 *m, const void *weights, size_t bytes) {
     const unsigned char *p = (const unsigned char *)weights;
     unsigned long long manifest = 0;
@@ -325,15 +318,8 @@ static int upload(conv5x5 *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-static int open_libraries(conv5x5 *m) {
-    (void)m;
-    return 0;
-}
-
 static int create_all(conv5x5 *m, const void *weights, const conv5x5_options *o) {
     cudaStream_t stream = NULL;
-    int r = open_libraries(m);
-    if (r) return r;
     if (o && o->arena) {
         m->arena = (char *)o->arena;
         if ((size_t)m->arena % 256)
@@ -343,17 +329,11 @@ static int create_all(conv5x5 *m, const void *weights, const conv5x5_options *o)
         m->own_arena = 1;
     }
     CUDA_CALL(m, "stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    r = upload(m, (const unsigned char *)weights, stream);
-    if (!r) r = prepare_weights(m, stream);
+    int r = upload(m, (const unsigned char *)weights, stream);
     cudaError_t e = cudaStreamSynchronize(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     e = cudaStreamDestroy(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "stream", cudaGetErrorString(e));
-    if (m->init) {
-        e = cudaFree(m->init);
-        m->init = NULL;
-        if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
-    }
     return r;
 }
 
@@ -476,7 +456,6 @@ int conv5x5_capture(conv5x5 *m, const void *const *in, void *const *out) {
 void conv5x5_destroy(conv5x5 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
     free(m);

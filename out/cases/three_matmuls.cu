@@ -717,8 +717,8 @@ struct three_matmuls {
     char error[256];
     char *arena;  // activations and workspace
     int own_arena;
-    char *constants;        // weights that run reads, and what create made of them
-    char *init;             // only while create runs
+    char *constants;  // weights that run reads, and what create made of them
+    char *init;  // only while create runs
     cudaGraphExec_t graph;  // recorded by capture for these addresses
     const void *graph_in[1];
     void *graph_out[3];
@@ -856,15 +856,8 @@ static int upload(three_matmuls *m, const unsigned char *blob, cudaStream_t stre
     return 0;
 }
 
-static int open_libraries(three_matmuls *m) {
-    (void)m;
-    return 0;
-}
-
 static int create_all(three_matmuls *m, const void *weights, const three_matmuls_options *o) {
     cudaStream_t stream = NULL;
-    int r = open_libraries(m);
-    if (r) return r;
     if (o && o->arena) {
         m->arena = (char *)o->arena;
         if ((size_t)m->arena % 256)
@@ -874,17 +867,15 @@ static int create_all(three_matmuls *m, const void *weights, const three_matmuls
         m->own_arena = 1;
     }
     CUDA_CALL(m, "stream", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    r = upload(m, (const unsigned char *)weights, stream);
+    int r = upload(m, (const unsigned char *)weights, stream);
     if (!r) r = prepare_weights(m, stream);
     cudaError_t e = cudaStreamSynchronize(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     e = cudaStreamDestroy(stream);
     if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "stream", cudaGetErrorString(e));
-    if (m->init) {
-        e = cudaFree(m->init);
-        m->init = NULL;
-        if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
-    }
+    e = cudaFree(m->init);
+    m->init = NULL;
+    if (!r && e != cudaSuccess) r = fail(m, BAD_CALL, "weights", cudaGetErrorString(e));
     return r;
 }
 
