@@ -92,7 +92,7 @@ def shared(folder):
     with open(path, "w") as file:
         file.write("\n".join(lines + ["a = Exp(%s)" % x, "b = Sub(%s, x)" % x]) + "\n")
     done = subprocess.run([EINNET, "emit", path, "-o", "-"], capture_output=True, text=True,
-                          timeout=20)
+                          timeout=300)
     checks.check("steps that are shared", "k_map_" in done.stdout, done.stderr)
 
 

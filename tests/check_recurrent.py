@@ -19,7 +19,7 @@ def plan(path, folder, *options):
     """Steps of the plan in their order: name and what computes it."""
     out = os.path.join(folder, "m.cu")
     done = subprocess.run([EINNET, "emit", path, "-o", out, *options], capture_output=True,
-                          text=True, timeout=60)
+                          text=True, timeout=300)
     if done.returncode:
         return None, done.stderr
     with open(out) as file:

@@ -14,7 +14,7 @@ export OPENBLAS_NUM_THREADS=1 JUDGE_LEAKCHECK=1
 check() {  # name, allowed statuses, command...
     local name=$1 allowed=$2
     shift 2
-    timeout 60 "$@" >"$work/log" 2>&1
+    (ulimit -t 60; exec timeout 900 "$@") >"$work/log" 2>&1
     status=$?
     case " $allowed " in
     *" $status "*) passed=$((passed + 1)) ;;

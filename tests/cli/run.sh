@@ -22,12 +22,12 @@ END
 cp m.ein keep.ein
 
 # expect CODE NAME COMMAND...: runs it with standard output in `out` and errors in `err`. An error
-# has a message, and no run may take longer than ten seconds.
+# has a message, and no run may take more than ten seconds.
 expect() {
     want=$1
     name=$2
     shift 2
-    timeout 10 "$@" > out 2> err < /dev/null
+    within 10 "$@" > out 2> err < /dev/null
     got=$?
     if [ $got != "$want" ]; then
         echo "exit code $got instead of $want" >> err

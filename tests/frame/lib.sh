@@ -34,6 +34,14 @@ check() {
     if "$@" > "$work/log" 2>&1; then pass; else fail "$name" "$work/log"; fi
 }
 
+# within SECONDS COMMAND...: seconds of the processor, as other programs may have it too; what waits
+# for ever is ended as well.
+within() (
+    ulimit -t "$1"
+    shift
+    exec timeout 900 "$@"
+)
+
 # empty NAME: passes when the file $found, which holds findings, is empty.
 found=$work/found
 empty() {

@@ -87,7 +87,7 @@ build() {
 }
 # run CODE NAME VERSION: what the program makes the convolutions with is in $work/ran.
 run() {
-    JUDGE_LEAKCHECK=1 JUDGE_REPORT=launch JUDGE_CUDNN_VERSION=$3 timeout 60 "$work/$2" \
+    within 60 env JUDGE_LEAKCHECK=1 JUDGE_REPORT=launch JUDGE_CUDNN_VERSION="$3" "$work/$2" \
         "$work/fused.weights" --check > "$work/out" 2> "$work/err"
     got=$?
     sed -n 's/^judge: \([a-zA-Z]*\) algorithm /\1 /p' "$work/err" | sort -u > "$work/ran"

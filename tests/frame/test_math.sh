@@ -153,7 +153,7 @@ refused() {
     code=$1
     pattern=$2
     shift 2
-    timeout 20 $einnet emit models/gcn.ein -o "$work/none.cu" "$@" > "$work/log" 2>&1
+    within 20 $einnet emit models/gcn.ein -o "$work/none.cu" "$@" > "$work/log" 2>&1
     [ $? = "$code" ] && grep -q -e "$pattern" "$work/log" && pass || fail "refused: $*" "$work/log"
 }
 refused 2 "not 'fp1'; did you mean 'fp16'" --math fp1
@@ -178,7 +178,7 @@ y = Relu(s)
 m = MatMul(z, z)
 w = Relu(m)
 END
-check 'a report is emitted in time' timeout 60 $einnet emit "$work/long.ein" --math fp16 \
+check 'a report is emitted in time' within 60 $einnet emit "$work/long.ein" --math fp16 \
     --inspect -o "$work/long.cu" --test "$work/long_test.cu"
 has long_test.cu '^ +[{]"w", v_w, '
 has_not long_test.cu '^ +[{]"[sy]", v_'

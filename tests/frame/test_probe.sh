@@ -93,7 +93,7 @@ run() {
     want=$1
     name=$2
     shift 2
-    timeout 120 "$@" > "$work/out" 2> "$work/err" < /dev/null
+    within 120 "$@" > "$work/out" 2> "$work/err" < /dev/null
     got=$?
     [ $got = "$want" ] && pass || {
         echo "exit code $got instead of $want" >> "$work/err"
@@ -146,7 +146,7 @@ empty 'rows of kernels'
 got=75
 for turn in $(seq 300); do
     [ $got = 75 ] || break
-    timeout 120 "$work/probe" --have "$work/table" --deadline 2 > "$work/out" 2> "$work/err"
+    within 120 "$work/probe" --have "$work/table" --deadline 2 > "$work/out" 2> "$work/err"
     got=$?
     cat "$work/out" >> "$work/table"
 done

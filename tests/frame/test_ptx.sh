@@ -16,7 +16,7 @@ expect() {
     wanted=$1
     program=$2
     shift 2
-    JUDGE_PTX=${ptx:-$work/$program.ptx} timeout 60 "$work/$program" "$@" > "$work/log" 2>&1
+    within 60 env JUDGE_PTX="${ptx:-$work/$program.ptx}" "$work/$program" "$@" > "$work/log" 2>&1
     status=$?
     if [ $status = "$wanted" ]; then
         pass

@@ -40,7 +40,7 @@ for model in *.ein; do
     *)
         # Some mistakes are seen only when equations become expressions.
         case $name in lower_*) command=equations ;; *) command=graph ;; esac
-        timeout 10 "$einnet" $command "$model" > /dev/null 2> "$work/got"
+        within 10 "$einnet" $command "$model" > /dev/null 2> "$work/got"
         code=$?
         # Limits have a code of their own.
         case $name in

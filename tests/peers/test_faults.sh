@@ -30,11 +30,11 @@ output y
 y = MatMul(x, k)
 END
 cp "$work/tree/models/cases/tiny.ein" "$work/tree/models/other.ein"
-# Whatever may take long here takes seconds.
-printf '#!/bin/sh\n[ "$1" != -k ] || shift 2\nshift\nexec %s -k 1 6 "$@"\n' \
+# What hangs ends its own limit (hang in stand_in.sh), and is killed soon then.
+printf '#!/bin/sh\n[ "$1" != -k ] || shift 2\nexec %s -k 0.2 "$@"\n' \
     "$(command -v timeout)" > "$work/bin/timeout"
 chmod +x "$work/bin/timeout"
-PROBE_PATIENCE=2
+PROBE_PATIENCE=6
 export PROBE_PATIENCE
 ln -s "$top/build/einnet" "$work/tree/build/einnet"
 OUT=$work/out
@@ -48,7 +48,7 @@ gpu() {
     name=$2
     shift 2
     : > "$PLAYED"
-    $long -k 5 300 bash "$work/tree/bench/gpu.sh" --only "${model:-cases/tiny}" --jobs 2 "$@" \
+    $long -k 5 1200 bash "$work/tree/bench/gpu.sh" --only "${model:-cases/tiny}" --jobs 2 "$@" \
         > "$work/said" 2>&1
     got=$?
     [ $got = "$want" ] && pass || {
@@ -184,7 +184,6 @@ has failures.txt '^device: failed: .*does not build: .*no such thing'
 
 # Every phase fails in the same way.
 for kind in code hang; do
-    [ $kind != hang ] || whole=$(echo $whole | sed 's/templates //')
     faulty="launch-$kind limits-$kind probe-$kind bench-$kind steps-code peers-$kind"
     fault "$faulty smi sanitizer" 1 $whole
     what=$kind
@@ -199,7 +198,7 @@ for kind in code hang; do
     hasnt bench.jsonl '"status": "ok"'
     has bench.jsonl '"program": "cases/tiny", "status": "(exit code|time limit)'
     has check.tsv '^cases/tiny_fp16\tok\t'
-    [ $kind = hang ] || has figures.tsv '^form/tiny/0\t(exit|time)'
+    has figures.tsv '^form/tiny/0\t(exit|time)'
     has failures.txt '^peers: failed: cases/tiny_n1_fp32: '
     hasnt peers.tsv '\tok\t'
     has summary.md '^\| cases/tiny \| (exit|time)'
@@ -265,8 +264,8 @@ FAULTS=slow
 turns=0
 before=-1
 got=75
-while [ $got = 75 ] && [ $turns -lt 15 ]; do
-    $long 300 bash "$work/tree/bench/gpu.sh" --only cases/tiny --budget 3 --phase bench \
+while [ $got = 75 ] && [ $turns -lt 50 ]; do
+    $long 1200 bash "$work/tree/bench/gpu.sh" --only cases/tiny --budget 3 --phase bench \
         --phase check > "$work/said" 2>&1
     got=$?
     turns=$((turns + 1))
@@ -309,11 +308,11 @@ says '^peers cases/tiny_n1_fp32: 4 measurements'
 
 what='killed'
 rm -rf "$work/tree/build/gpu-run" "$OUT"
-FAULTS=check-hang
+FAULTS='check-hang endless'
 setsid bash "$work/tree/bench/gpu.sh" --only cases/tiny --phase build --phase bench \
     --phase check > "$work/said" 2>&1 &
 tries=0
-until grep -s -q '"program": "cases/tiny"' "$OUT/bench.jsonl" || [ $tries = 600 ]; do
+until grep -s -q '"program": "cases/tiny"' "$OUT/bench.jsonl" || [ $tries = 3000 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done
