@@ -496,7 +496,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
         return p0[(k0 + e / 64u) * 96u + n0 + e % 64u];                                \
     }
 #define $terms 96u
-#define $more drain
+#define $more acc[0][0] += acc[1][1]
 #define $second                                                                        \
     tile.multiply<true, false, 0>(part, min(part + 48u, 96u), moving<4, 0>(a), b,      \
                                   next_early, dot)
