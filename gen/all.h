@@ -122,6 +122,7 @@
 #include "derive/rule_prefix.c"
 #include "derive/rules.c"
 #include "derive/rule_sorted.c"
+#include "derive/rule_onehot.c"
 #include "derive/rule_separate.c"
 #include "derive/rule_tighten.c"
 #include "derive/rule_needed.c"

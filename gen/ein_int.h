@@ -522,13 +522,15 @@ typedef enum {
 
 // What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
 // products of fewer terms (rule_linear.c, rule_beside.c, rule_repeats.c), with products of sums as
-// sums of products (rule_distribute.c), with gates' products as two (rule_gate.c).
+// sums of products (rule_distribute.c), with gates' products as two (rule_gate.c), with sums over
+// one-hot places as look-ups (rule_onehot.c).
 typedef enum {
     EIN__AS_FOLDED,
     EIN__TIGHTENED,
     EIN__FEWER_TERMS,
     EIN__DISTRIBUTED,
     EIN__GATED,
+    EIN__LOOKED_UP,
     EIN__VARIANTS
 } ein__variant;
 
@@ -616,6 +618,7 @@ typedef enum {
     EIN__RULE_APART,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
+    EIN__RULE_ONEHOT,
     EIN__RULE_SORTED,
     EIN__RULE_SEPARATE,
     EIN__RULE_NEEDED,

@@ -44,7 +44,8 @@ OPTIONS = {"plain": [], "tf32": ["--math", "tf32"], "fp16": ["--math", "fp16"],
 RULES = ["operand", "order", "digits", "point", "phases", "windows", "taps", "parts", "border",
          "groups", "single", "pad", "basis", "toeplitz", "skew", "factors", "scale", "turn",
          "rounds", "apart", "prefix", "linear", "repeats", "distribute", "collect", "gate", "merge",
-         "match", "fuse", "online", "norm", "short", "sorted"]
+         "match", "fuse", "online", "norm", "short", "sorted",
+         "onehot"]
 GPUS = ["h200", "h200", "l4", "orin-nano", "a100", "agx-orin"]
 
 

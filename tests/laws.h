@@ -888,6 +888,6 @@ static const law laws[] = {
     {EIN__RULE_APART, law_apart},           {EIN__RULE_REPEATS, law_repeats},
     {EIN__RULE_LINEAR, law_linear},         {EIN__RULE_NEEDED, law_needed},
     {EIN__RULE_SEPARATE, law_separate},     {EIN__RULE_GATE, law_gate},
-    {EIN__RULE_SORTED, law_sorted},
+    {EIN__RULE_SORTED, law_sorted},         {EIN__RULE_ONEHOT, law_onehot},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

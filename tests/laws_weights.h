@@ -39,6 +39,48 @@ static sides law_distribute(ein_ctx *ctx, ein__val unused) {
     return is ? (sides){v, scope_value(ctx, "made", &made)} : NO_SIDES;
 }
 
+// A sum over one-hot places, which may be no places, or twice the same: of products with weights,
+// in the sum itself or in a value, and in another one that is a product too, with what stands
+// beside them. The gate is a value, or a selection for one place, perhaps in a map with other
+// factors.
+static sides law_onehot(ein_ctx *ctx, ein__val unused) {
+    int64_t t = random_in(1, 3), e = random_in(3, 5), k = random_in(1, 2), c = random_in(2, 3);
+    bool alone = k == 1 && random_in(0, 1), apart = random_in(0, 1);
+    ein__shape picks = {.rank = 2, .d = {t, k}}, rows = {.rank = 2, .d = {t, c}};
+    ein__shape all = {.rank = 3, .d = {e, c, c}};
+    ein__val i = ein__val_new(ctx, "i", EIN__V_INPUT, -1, (ein__sc){0}, &picks, EIN__I32, -1);
+    ein__val p = ein__val_new(ctx, "p", EIN__V_INPUT, -1, (ein__sc){0}, &picks, EIN__F32, -1);
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &rows, EIN__F32, -1);
+    ein__val w = ein__val_new(ctx, "w", EIN__V_WEIGHT, -1, (ein__sc){0}, &all, EIN__F32, -1);
+    int64_t in_gate[3] = {t, e, k}, in_h[4] = {e, t, c, c}, in_v[4] = {t, c, e, c};
+    ein__ix at[3] = {ein__ix_iter(ctx, 0, t), ein__ix_iter(ctx, 2, k)};
+    ein__ex zero = ein__ex_const(ctx, 0);
+    if (alone) at[1] = ein__ix_const(ctx, 0);
+    ein__ex gate = ein__ex_select(ctx, EIN__EQ, ein__ex_read(ctx, i, 0, at, 2),
+                                  ein__ex_idx(ctx, ein__ix_iter(ctx, 1, e)),
+                                  ein__ex_read(ctx, p, 0, at, 2), zero);
+    ein__red sum = alone ? EIN__R_NONE : EIN__R_SUM;
+    ein__val g = new_scope(ctx, "g", sum, 2, !alone, in_gate, gate);
+    at[0] = ein__ix_iter(ctx, 0, e), at[1] = ein__ix_iter(ctx, 2, c),
+    at[2] = ein__ix_iter(ctx, 3, c);
+    ein__ex body = ein__ex_read(ctx, w, 0, at, 3);
+    at[0] = ein__ix_iter(ctx, 1, t), at[1] = at[2];
+    body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, x, 0, at, 2), body);
+    ein__val h = new_scope(ctx, "h", EIN__R_SUM, 3, 1, in_h, body);
+    if (!g.i || !h.i) return NO_SIDES;
+    at[0] = ein__ix_iter(ctx, 2, e), at[1] = ein__ix_iter(ctx, 0, t);
+    at[2] = ein__ix_iter(ctx, apart ? 1 : 3, c);
+    body = ein__ex_read(ctx, h, 0, at, 3);
+    if (random_in(0, 1)) body = ein__ex_unary(ctx, EIN__SQUARE, body);
+    at[1] = ein__ix_iter(ctx, 1, c), at[2] = ein__ix_iter(ctx, 3, c);
+    if (!apart) body = ein__ex_binary(ctx, EIN__MUL, body, ein__ex_read(ctx, w, 0, at, 3));
+    at[1] = at[0], at[0] = ein__ix_iter(ctx, 0, t);
+    body = ein__ex_binary(ctx, EIN__MUL, body, ein__ex_read(ctx, g, 0, at, 2));
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, 2, apart ? 1 : 2, in_v, body), root = v;
+    bool changed, ok = v.i && ein__look_up_places(ctx, &root, 1, &changed);
+    return ok && changed ? (sides){v, root} : NO_SIDES;
+}
+
 // A product with weights that integers pick, which may be none's, for one or two iterators of rows,
 // of which one may be summed over, behind another one perhaps; rows in tiles of any size.
 static sides law_sorted(ein_ctx *ctx, ein__val unused) {

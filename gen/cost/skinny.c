@@ -30,10 +30,25 @@ static bool ein__skinny_vector(const ein__scope *s, const ein__factor *f, uint32
     return ok;
 }
 
+// The address of factor `e` but for what a batch looks up, which begins with a vector. False: it is
+// not affine.
+static bool ein__skinny_address(ein_ctx *ctx, const ein__skinny *k, const ein__expr *e,
+                                ein__factor *f) {
+    int64_t stride[EIN__MAX_RANK];
+    int looked_up = -1;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    for (uint32_t i = 0; i < e->nix; i++) {
+        if (!ein__ix_has_gather(ctx, e->ix[i])) continue;
+        if (looked_up >= 0 || stride[i] % 4 || (ein__ix_uses(ctx, e->ix[i]) & ~k->p.group[2]))
+            return false;
+        looked_up = (int)i;
+    }
+    return ein__address_but(ctx, e, stride, looked_up, f);
+}
+
 // Contraction `s` as such a product whose result has strides `out`.
 EIN__FN bool ein__match_skinny(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
                                ein__skinny *k) {
-    int64_t stride[EIN__MAX_RANK];
     ein__factor f;
     if (!ein__match_tiles(ctx, s, out, &k->p)) return false;
     k->few = k->p.extent[0] <= k->p.extent[1] ? 0 : 1;
@@ -44,8 +59,7 @@ EIN__FN bool ein__match_skinny(ein_ctx *ctx, const ein__scope *s, const int64_t 
         return false;
     const ein__expr *e = k->p.read[k->many];
     ein__dtype t = ctx->value[e->val].dtype;
-    ein__strides_of(ctx, (ein__val){e->val}, stride);
-    if (t > EIN__BF16 || !ein__address(ctx, e, stride, &f)) return false;
+    if (t > EIN__BF16 || !ein__skinny_address(ctx, k, e, &f)) return false;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool line = i < s->nt && (k->p.group[k->many] >> i & 1);
         if ((!line && i < s->nt) || !ein__skinny_vector(s, &f, i)) continue;

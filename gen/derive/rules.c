@@ -116,6 +116,9 @@ static const ein__rule ein__rules[] = {
     // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
     // ein__block_prefixes
     [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
+    // sum(e) (sum(k) [i(k) = e] p[k]) D[e] is sum(k) p[k] D[i(k)]: ein__look_up_places
+    [EIN__RULE_ONEHOT] = {"onehot", "sums over one-hot places as look-ups", EIN__ON_PROGRAM,
+                          .apply = NULL},
     // sum(k) x[p,k] W[e(p),k] is Z[tile(p),line(p)], Z[t,i] = sum(k) x[o(t,i),k] W[E(t),k]:
     // ein__sort_rows
     [EIN__RULE_SORTED] = {"sorted", "rows sorted by the weights they pick", EIN__ON_PROGRAM,

@@ -210,6 +210,7 @@ static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *cha
     case EIN__FEWER_TERMS: return ein__multiply_less(ctx, root, nroot, changed);
     case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
     case EIN__GATED: return ein__part_gates(ctx, root, nroot, changed);
+    case EIN__LOOKED_UP: return ein__look_up_places(ctx, root, nroot, changed);
     case EIN__AS_FOLDED:
     case EIN__VARIANTS: break;
     }

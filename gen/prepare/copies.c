@@ -53,6 +53,25 @@ static const ein__expr *ein__multiple_of(ein_ctx *ctx, ein__val v, double *facto
     return e->op == EIN__X_READ ? e : NULL;
 }
 
+// Whether a copy's read has its iterators alone and in their order: neighbours stay neighbours, or
+// are one element that the copy repeats.
+static bool ein__repeats(ein_ctx *ctx, const ein__expr *copy) {
+    uint32_t next = 0, slot;
+    for (uint32_t k = 0; k < copy->nix; k++) {
+        if (!ein__ix_get(ctx, copy->ix[k])->n) continue;
+        if (!ein__ix_is_iter(ctx, copy->ix[k], &slot) || slot < next) return false;
+        next = slot + 1;
+    }
+    return true;
+}
+
+// Whether copy `read` finds lines that are looked up: the last dimension lies there as it is.
+static bool ein__finds_lines(ein_ctx *ctx, const ein__expr *read, const ein__scope *m) {
+    uint32_t slot;
+    return read->nix && m->nt && ein__ix_is_iter(ctx, read->ix[read->nix - 1], &slot) &&
+           slot + 1 == m->nt && ein__ix_has_gather(ctx, read->ix[0]);
+}
+
 // Whether map `p` is one element of what it copies along the outermost dimensions, and a window of
 // it along the others: it lies there as it is, and its readers need no position. Steps of an
 // unrolled recurrence then are launches of one kernel.

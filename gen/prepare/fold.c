@@ -19,6 +19,7 @@ typedef struct ein__pass {
     bool reduction;       // ... is a reduction
     bool copies_only;     // inline nothing but copies
     bool digits;          // ... and those that take a subscript apart as well
+    bool lines_only;      // ... and lines that are looked up
     bool keep;            // a contraction that a library computes as it stands keeps its operands
     bool nothing;         // inline nothing
     bool joins;           // the value being rebuilt lays others side by side
@@ -143,18 +144,6 @@ static bool ein__is_centred(const ein__pass *z, ein__val p) {
     return large == 1 && statistic && !behind;
 }
 
-// Whether a copy's read has its iterators alone and in their order: neighbours stay neighbours, or
-// are one element that the copy repeats.
-static bool ein__repeats(ein_ctx *ctx, const ein__expr *copy) {
-    uint32_t next = 0, slot;
-    for (uint32_t k = 0; k < copy->nix; k++) {
-        if (!ein__ix_get(ctx, copy->ix[k])->n) continue;
-        if (!ein__ix_is_iter(ctx, copy->ix[k], &slot) || slot < next) return false;
-        next = slot + 1;
-    }
-    return true;
-}
-
 // Sums that a thread adds up together (pair.c, sums.c), at most; and of how many terms at least if
 // these have work in common: those of windows (strip.c) are no more.
 enum { EIN__SUMS = 4, EIN__COMMON_TERMS = 64 };
@@ -165,6 +154,16 @@ static int64_t ein__computed_for(ein_ctx *ctx, const ein__scope *r, const ein__e
     int64_t n = ein__extent_of(r, ~ein__ex_uses(ctx, ein__ex_of(ctx, read)) & ((1u << r->nt) - 1));
     bool enough = ein__extent_of(r, ~0u << r->nt) > EIN__COMMON_TERMS;
     return enough && r->reduce == EIN__R_SUM && n <= EIN__SUMS ? n : 1;
+}
+
+// Whether reduction `self` reads each element of copy `p` once, and nothing else does, of lines
+// that are looked up: it may as well look them up.
+static bool ein__finds_once(const ein__pass *z, ein__val old, ein__val p) {
+    const ein__expr *copy = ein__copy_of(z->ctx, p);
+    return copy && z->uses[old.i] == 1 &&
+           ein__extent_of(ein__scope_of(z->ctx, z->self), ~0u) ==
+               ein__elements(&z->ctx->value[p.i].shape) &&
+           ein__finds_lines(z->ctx, copy, ein__scope_of(z->ctx, p));
 }
 
 // Whether reduction `self` may compute `p`, each element of which it reads once.
@@ -180,7 +179,8 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p, const 
     if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
         its <= volume / EIN__SMALL_SHARE)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
-    if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
+    if (copy)
+        return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p)) || ein__finds_once(z, old, p);
     if (volume > its * ein__computed_for(ctx, r, read)) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     if (z->uses[old.i] == 2 && !statistic && ein__rule_on(ctx, EIN__RULE_FUSE) &&
@@ -329,6 +329,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
         return true;
     }
+    if (z->lines_only) return ein__finds_once(z, old, p);
     if (z->reduction) return ein__may_reduce(z, old, p, read);
     if (copy && ein__is_pick(ctx, p)) return false;
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
@@ -540,8 +541,10 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     }
     // A transform reads its tile once; a map inlined there would be computed once an element read.
     ein__basis b;
-    z->nothing = contraction || ein__match_basis(ctx, s, &b);
+    z->nothing = ein__match_basis(ctx, s, &b);
+    z->lines_only = contraction;
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    z->lines_only = false;
     if (!z->nothing && body.i && ein__operand_count(ctx, body) > EIN__MAX_ARGS)
         body = ein__body_now(z, s);
     z->nothing = false;

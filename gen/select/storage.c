@@ -514,6 +514,21 @@ static bool ein__halves_weights(ein__storer *z, const ein__scope *s) {
     return ein__stored_cost(z, s, false) >= halves;
 }
 
+// Whether `s` only moves what is stored as halves, or multiplies weights that it looks up: these
+// may as well be halves first, at load.
+static bool ein__finds_weights(ein_ctx *ctx, const ein__scope *s, ein__dtype type) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    if (s->reduce == EIN__R_NONE) return type == EIN__F16 && e->op == EIN__X_READ;
+    if (s->reduce != EIN__R_SUM || e->op != EIN__X_BINARY || e->fn != EIN__MUL) return false;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        e = ein__ex_get(ctx, reads[i]);
+        if (ctx->value[e->val].weight_only && e->nix && ein__ix_has_gather(ctx, e->ix[0]))
+            return true;
+    }
+    return false;
+}
+
 // Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
 static ein__val ein__store_value(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
@@ -523,9 +538,7 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     ein__scope s = *ein__scope_of(ctx, v);
     z->operand = ein__operand_type(z, v);
     memset(z->also_half, 0, sizeof z->also_half);
-    // What is looked up and stored as halves is the same if it was made halves first, at load.
-    bool moved = type == EIN__F16 && ein__ex_get(ctx, s.body)->op == EIN__X_READ;
-    z->half_weights = moved || ein__halves_weights(z, &s);
+    z->half_weights = ein__finds_weights(ctx, &s, type) || ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
     bool inside;
     if (s.reduce == EIN__R_SUM && ein__is_attended(z, v, &inside))
