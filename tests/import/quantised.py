@@ -16,8 +16,8 @@ GRID = [const("u.s", np.float32(0.021)), const("u.z", np.uint8(117)),
 
 
 def numbers(name, shape, dtype):
-    """A constant of integers. Signed ones have 7 bits: two of their products with u8 are added up in
-    16 bits by onnxruntime where the processor has no instruction for more."""
+    """A constant of integers. Signed ones have 7 bits: where the processor has no instruction for
+    more, onnxruntime adds two of their products with u8 up in 16 bits."""
     info = np.iinfo(dtype)
     least, most = (-64, 63) if dtype is np.int8 else (info.min, info.max)
     return const(name, RNG.integers(least, most, shape).astype(dtype))
